@@ -1,0 +1,1 @@
+"""The dsh command: run, chat, sessions, plugins, demo."""

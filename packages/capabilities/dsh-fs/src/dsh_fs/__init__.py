@@ -1,0 +1,1 @@
+"""File service and the read, write, edit and glob tools."""

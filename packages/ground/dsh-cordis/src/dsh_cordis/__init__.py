@@ -1,0 +1,1 @@
+"""Plugin kernel after Cordis: contexts, fibers, effects, services, typed events and scopes."""

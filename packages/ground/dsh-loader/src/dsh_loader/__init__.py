@@ -1,0 +1,1 @@
+"""Composes plugins from configuration rows, profiles and entry points."""

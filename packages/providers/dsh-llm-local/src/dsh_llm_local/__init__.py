@@ -1,0 +1,1 @@
+"""A small embedded model served by llama.cpp on loopback."""

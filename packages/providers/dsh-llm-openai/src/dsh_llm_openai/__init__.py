@@ -1,0 +1,1 @@
+"""Chat-completions adapter for DeepSeek, OpenAI and compatible servers."""

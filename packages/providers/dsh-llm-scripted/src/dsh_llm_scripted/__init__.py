@@ -1,0 +1,1 @@
+"""Scripted model and mock chat-completions HTTP server for tests."""

@@ -1,0 +1,1 @@
+"""The default agent driver: turns, steps, requests and tool scheduling."""

@@ -1,0 +1,1 @@
+"""The agent handle: types, events, registry, initiator scope and model selection."""

@@ -1,0 +1,1 @@
+"""Typed streaming model layer: messages, chunks, adapters, failures and request derivation."""

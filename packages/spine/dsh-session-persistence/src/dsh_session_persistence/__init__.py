@@ -1,0 +1,1 @@
+"""The seam between session logs and the stores that keep them."""

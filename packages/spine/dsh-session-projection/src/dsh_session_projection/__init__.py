@@ -1,0 +1,1 @@
+"""Incremental projections over session logs."""

@@ -1,0 +1,1 @@
+"""Append-only session log: events, surface, derived history and recovery."""

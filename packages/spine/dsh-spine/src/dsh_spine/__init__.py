@@ -1,0 +1,1 @@
+"""Mounts the spine of an agent stack in the right order."""

@@ -1,0 +1,1 @@
+"""System prompt assembly from sections, contexts, variables and tool schemas."""

@@ -1,0 +1,1 @@
+"""Tools as typed functions and the pipeline that runs them."""

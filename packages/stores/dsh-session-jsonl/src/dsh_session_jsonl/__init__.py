@@ -1,0 +1,1 @@
+"""Session store: one JSON Lines file per session, plain or zstd."""
