@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -130,10 +131,11 @@ def test_S36_frozen_values_refuse_changes() -> None:
     assert isinstance(frozen, FrozenDict)
     inner = frozen["a"]
     assert isinstance(inner, FrozenList)
-    for change in (
+    changes: list[Callable[[], object]] = [
         lambda: frozen.update(a=1), lambda: frozen.pop("a"), lambda: inner.append(2), lambda: inner.sort(),
-        lambda: frozen.__setitem__("b", 1), lambda: inner.__setitem__(0, 2), lambda: FrozenList([1]),
-    ):  # fmt: skip
+        lambda: frozen.__setitem__("b", 1), lambda: inner.__setitem__(0, 2), lambda: type(inner)([1]),
+    ]  # fmt: skip
+    for change in changes:
         with pytest.raises(TypeError, match="frozen"):
             change()
     assert frozen == {"a": [1]}
