@@ -1,0 +1,1 @@
+"""The generated catalog: what each package offers, read from its sources."""
