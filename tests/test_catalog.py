@@ -83,7 +83,6 @@ class JarEvent(Emit):
 
     subject: ClassVar[str | None] = "jar"
     jar: str
-    """The label."""
 
 
 class JarTaken(JarEvent):
@@ -257,7 +256,8 @@ def test_an_event_is_shown_with_mode_result_scope_and_payload(sample: Path) -> N
     assert "`Emit`, [`dsh_jars.JarTaken`]" in page
     assert "scoped to `jar`" in page
     assert (
-        "- `jar` (`str`): The label.\n- `hand` (`str | None`, default `None`): Who took it." in page
+        "- `jar` (`str`): The subject: the event reaches the listeners in its scope.\n- `hand` (`str | None`, default `None`): Who took it."
+        in page
     )
     assert "`Waterfall[list[str] | None]`, [`dsh_jars.JarFilter`]" in page
     assert "- `jars` (`list[str]`): All labels." in page

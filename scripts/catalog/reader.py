@@ -10,6 +10,7 @@ from workspace import Package
 from catalog.docstrings import described, first_docstring, one_line, raised, returned, text_of
 from catalog.model import Event, Method, PackageEntry, Parameter, Service, SessionEvent, Symbol
 
+SUBJECT = "The subject: the event reaches the listeners in its scope."
 MODES = ("Emit", "Parallel", "Serial", "Bail", "Waterfall", "SyncWaterfall")
 
 
@@ -208,6 +209,8 @@ class PackageReader:
         for base in reversed(bases):
             if not is_foundation(base):
                 found.update(own_fields(base))
+        if subject := inherited_literal(cls, "subject"):
+            sections.append({str(subject): SUBJECT})
         for name, attribute in found.items():
             description = text_of(attribute.docstring) or next(
                 (section[name] for section in sections if name in section), ""
