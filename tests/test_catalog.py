@@ -121,6 +121,9 @@ from dsh_jars import JarTaken
 class Watcher:
     def start(self, ctx):
         ctx.on(JarTaken, self.taken)
+
+    def _restart(self, ctx):
+        ctx.on(JarTaken, self.taken)
         ctx.on(dsh_jars.JarFilter, self.taken)
 """
 
@@ -275,11 +278,11 @@ def test_the_event_map_names_who_dispatches_and_who_hears(sample: Path) -> None:
     run(sample)
     catalog = json.loads((sample / "docs" / "catalog.json").read_text(encoding="utf-8"))
     assert catalog["event_map"] == [
-        {"event": "jar/filter", "producers": [], "consumers": ["dsh_watch.Watcher.start"]},
+        {"event": "jar/filter", "producers": [], "consumers": ["dsh_watch.Watcher"]},
         {
             "event": "jar/taken",
             "producers": ["dsh_jars.Store.take"],
-            "consumers": ["dsh_watch.Watcher.start"],
+            "consumers": ["dsh_watch.Watcher", "dsh_watch.Watcher.start"],
         },
     ]
 

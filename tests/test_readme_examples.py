@@ -1,4 +1,7 @@
-"""Every Python block of the READMEs and the docs runs offline; those marked `no-run` compile."""
+"""Python blocks of the READMEs and docs, and the example files, run offline.
+
+A block marked `python no-run`, and a file that begins with `# no-run`, is compiled only.
+"""
 
 import os
 import re
@@ -51,6 +54,15 @@ def read_blocks(page: Path) -> list[Block]:
     ]
 
 
+def read_example(path: Path) -> Block:
+    code = path.read_text(encoding="utf-8")
+    return Block(path, 1, "no-run" if code.startswith("# no-run") else "", code)
+
+
+EXAMPLES = [
+    pytest.param(read_example(path), id=path.relative_to(ROOT).as_posix())
+    for path in sorted(ROOT.glob("docs/examples/**/*.py"))
+]
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT).as_posix()}-{number}")
     for page in PAGES
@@ -65,7 +77,7 @@ def clean_environment(home: Path) -> dict[str, str]:
     return {**environ, "HOME": str(home), "PYTHONUTF8": "1"}
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", [*BLOCKS, *EXAMPLES])
 def test_an_example_runs(block: Block, tmp_path: Path) -> None:
     assert block.mark in {"", "no-run"}, f"{block.label}: unknown mark {block.mark!r}"
     compile("\n" * (block.line - 1) + block.code, block.label, "exec")

@@ -27,6 +27,10 @@ def imports() -> set[str]:
     return {name.replace("-", "_") for name in names()}
 
 
+def bare_name(requirement: str) -> str:
+    return re.split(r"[\[ <>=!~;]", requirement, maxsplit=1)[0]
+
+
 each_package = pytest.mark.parametrize(
     "pyproject", [pytest.param(path, id=path.parent.name) for path in PYPROJECTS]
 )
@@ -84,11 +88,19 @@ def test_a_package_pins_its_siblings_exactly(pyproject: Path) -> None:
     project = read(pyproject)["project"]
     extras = project.get("optional-dependencies", {}).values()
     for requirement in [*project["dependencies"], *(line for lines in extras for line in lines)]:
-        name = re.split(r"[\[ <>=!~;]", requirement, maxsplit=1)[0]
-        if name in names():
+        if bare_name(requirement) in names():
             assert requirement.endswith(f"=={project['version']}"), requirement
         else:
             assert ">=" in requirement, f"{requirement} has no floor"
+
+
+@each_package
+def test_the_tools_bring_what_an_extra_needs(pyproject: Path) -> None:
+    dev = read(ROOT / "pyproject.toml")["dependency-groups"]["dev"]
+    brought = {bare_name(requirement) for requirement in dev}
+    for extra, lines in read(pyproject)["project"].get("optional-dependencies", {}).items():
+        whole = f"{pyproject.parent.name}[{extra}]"
+        assert whole in dev or {bare_name(line) for line in lines} <= brought, f"dev lacks {whole}"
 
 
 @each_package

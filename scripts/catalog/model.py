@@ -93,7 +93,7 @@ class PackageEntry:
 
 @dataclass(frozen=True)
 class EventUse:
-    """Who dispatches an event and who listens to it, by the name of the enclosing function."""
+    """Who dispatches an event and who listens to it, by the name of the enclosing public part."""
 
     event: str
     producers: tuple[str, ...]

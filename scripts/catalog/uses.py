@@ -41,10 +41,12 @@ class UseVisitor(ast.NodeVisitor):
         return None
 
     def note(self, into: set[tuple[str, str]], node: ast.expr) -> None:
-        """Record that the function around `node` uses the event it names."""
+        """Record the place that uses the event; private names are left out, they change often."""
         event = self.event_of(node)
         if event is not None:
-            into.add((event, ".".join([self.module, *self.scope])))
+            private = (index for index, name in enumerate(self.scope) if name.startswith("_"))
+            shown = self.scope[: next(private, None)]
+            into.add((event, ".".join([self.module, *shown])))
 
     @override
     def visit_Call(self, node: ast.Call) -> None:
