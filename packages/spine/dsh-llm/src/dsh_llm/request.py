@@ -1,0 +1,155 @@
+"""What a call to a model asks for. Upstream: packages/llm/llm/src/types.ts."""
+
+import weakref
+from collections.abc import Sequence
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from dsh_brand import FrozenDict, JsonObject, Wire, freeze_object
+from dsh_llm.ids import MessageId, ReasoningEffortId
+from dsh_llm.messages import RequestMessage
+from dsh_llm.signal import AbortSignal
+
+Purpose: TypeAlias = Literal["compaction", "session-title"]
+"""Why a call besides the agent's own is made."""
+
+
+class ToolSchema(Wire, frozen=True):
+    """A tool as the model sees it; passed through with the order of its keys."""
+
+    name: str
+    description: str
+    parameters: JsonObject
+    """JSON Schema of an object."""
+    defer_loading: bool | None = None
+    """`True`: the provider may load the definition when it is first used."""
+
+    def __post_init__(self) -> None:
+        if type(self.parameters) is not FrozenDict:
+            msgspec.structs.force_setattr(self, "parameters", freeze_object(self.parameters))
+
+
+class LlmCallConfig(Wire, frozen=True):
+    """Which model answers, and how. What is absent is left to the adapter."""
+
+    provider: str
+    model: str
+    reasoning_effort: ReasoningEffortId | str | None = None
+    temperature: int | float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        temperature = self.temperature
+        if isinstance(temperature, float) and temperature.is_integer():
+            msgspec.structs.force_setattr(self, "temperature", int(temperature))
+        if self.stop is not None and type(self.stop) is not tuple:
+            msgspec.structs.force_setattr(self, "stop", tuple(self.stop))
+
+
+class AdapterDefaults(Wire, frozen=True):
+    """Marks the values of a call config that the adapter supplied, not the caller."""
+
+    reasoning_effort: bool | None = None
+    max_tokens: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.reasoning_effort is False or self.max_tokens is False:
+            raise ValueError("a mark is True or absent: leave out what the caller supplied")
+
+
+class ToolUpdate(Wire, frozen=True):
+    """What one developer message added."""
+
+    message_id: MessageId
+    additions: tuple[ToolSchema, ...]
+
+
+class ToolHistory(Wire, frozen=True):
+    """The declarations in force when the current series of requests began, and their changes."""
+
+    tools: tuple[ToolSchema, ...]
+    updates: tuple[ToolUpdate, ...] = ()
+
+
+class GenerateOptions(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+    """One request. Frozen: a changed request is a copy (`msgspec.structs.replace`).
+
+    Nothing derived from `session_id` goes over the wire.
+    """
+
+    provider: str
+    model: str
+    messages: Sequence[RequestMessage]
+    reasoning_effort: ReasoningEffortId | str | None = None
+    system: str | None = None
+    """A prompt for hand-built calls; the loop's prompt is a system message."""
+    tools: Sequence[ToolSchema] | None = None
+    tool_history: ToolHistory | None = None
+    temperature: int | float | None = None
+    max_tokens: int | None = None
+    stop: Sequence[str] | None = None
+    signal: AbortSignal | None = None
+    session_id: str | None = None
+    purpose: Purpose | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("messages", "tools", "stop"):
+            value = getattr(self, name)
+            if value is not None and type(value) is not tuple:
+                msgspec.structs.force_setattr(self, name, tuple(value))
+
+
+class _CallFields(Protocol):
+    """What a call config and a request have in common."""
+
+    @property
+    def provider(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def reasoning_effort(self) -> str | None: ...
+    @property
+    def temperature(self) -> float | None: ...
+    @property
+    def max_tokens(self) -> int | None: ...
+    @property
+    def stop(self) -> Sequence[str] | None: ...
+
+
+def call_config_equals(left: _CallFields, right: _CallFields) -> bool:
+    """Whether two configs ask for the same; each may also be a request.
+
+    An absent `stop` differs from an empty one.
+    """
+    return (
+        left.provider == right.provider
+        and left.model == right.model
+        and left.reasoning_effort == right.reasoning_effort
+        and left.temperature == right.temperature
+        and left.max_tokens == right.max_tokens
+        and (None if left.stop is None else tuple(left.stop))
+        == (None if right.stop is None else tuple(right.stop))
+    )
+
+
+_loop_requests: dict[int, weakref.ref[GenerateOptions]] = {}
+
+
+def mark_agent_loop_request(options: GenerateOptions) -> None:
+    """Mark this very object as a request of the agent loop; keeps nothing alive."""
+    key = id(options)
+
+    def forget(ref: weakref.ref[GenerateOptions]) -> None:
+        # The id may already belong to a newer request.
+        if _loop_requests.get(key) is ref:
+            del _loop_requests[key]
+
+    _loop_requests[key] = weakref.ref(options, forget)
+
+
+def is_agent_loop_request(options: GenerateOptions) -> bool:
+    """Whether this very object was marked; an equal copy is not."""
+    ref = _loop_requests.get(id(options))
+    return ref is not None and ref() is options
