@@ -1,9 +1,9 @@
-"""Ratios measured in one run: `python tests/benchmarks/run.py [NAME ...]`.
+"""Ratios measured in one run: `python tests/benchmarks/run.py [--once] [NAME ...]`.
 
 A benchmark is a module `bench_<name>.py` beside this one. It has `BASELINE`, the name of the case
 that counts as 1.0, and `cases()`, which returns the cases by name: functions without arguments
 that do the same amount of work. Cases are interleaved, so that a busy machine slows all of them,
-and the best round counts.
+and the best round counts. `--once` measures nothing: it calls each case once, to see that it works.
 """
 
 import gc
@@ -78,8 +78,18 @@ def report(name: str, baseline: str, best: Mapping[str, float]) -> str:
     return "\n".join([*head, *rows, ""])
 
 
-def main(names: list[str]) -> None:
+def try_once(benchmark: Benchmark) -> str:
+    """Call each case once."""
+    cases = benchmark.cases()
+    cases[benchmark.BASELINE]
+    for case in cases.values():
+        case()
+    return f"{len(cases)} cases work"
+
+
+def main(arguments: list[str]) -> None:
     """Run the named benchmarks, or all."""
+    names = [name for name in arguments if name != "--once"]
     found = {
         path.stem.removeprefix("bench_"): path
         for path in sorted(Path(__file__).parent.glob("bench_*.py"))
@@ -89,7 +99,11 @@ def main(names: list[str]) -> None:
         raise SystemExit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(found)}")
     for name in names or found:
         benchmark = load(found[name])
-        sys.stdout.write(report(name, benchmark.BASELINE, measure(benchmark.cases())) + "\n")
+        if "--once" in arguments:
+            text = f"{name}: {try_once(benchmark)}"
+        else:
+            text = report(name, benchmark.BASELINE, measure(benchmark.cases()))
+        sys.stdout.write(text + "\n")
 
 
 if __name__ == "__main__":
