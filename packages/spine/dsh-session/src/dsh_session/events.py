@@ -1,0 +1,297 @@
+"""Session events: the payload classes and the event that carries one.
+
+A payload's class is the event's type: ``session.append(TurnStart(turn=1))``, and a reader says
+``match event.data: case TurnStart(turn=n)``. Upstream: packages/session/session/src/types.ts.
+"""
+
+from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
+
+import msgspec
+
+from dsh_brand import Json, JsonObject, JsonValue, Wire
+from dsh_llm import AdapterDefaults, CallId, LlmCallConfig, Message, StreamRecord, TokenUsage
+from dsh_llm import ToolSchema as ToolSchema
+from dsh_session.reasons import EndReason
+
+P = TypeVar("P", bound="SessionEventData")
+
+
+class SessionEventData(Wire, frozen=True, kw_only=True):
+    """Base of the payloads. A subclass names its event in `type` and is registered once."""
+
+    type: ClassVar[str]
+    surface: ClassVar[bool] = False
+    """The event takes part in the surface; the set of these types is closed."""
+
+
+class RawData(msgspec.Struct, frozen=True):
+    """The payload of an event whose type nobody registered, or that its class cannot hold."""
+
+    json: JsonValue
+
+
+EventData: TypeAlias = SessionEventData | RawData
+
+
+class ReplaceOp(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename="camel",
+    tag_field="op",
+    tag="replace",
+    forbid_unknown_fields=True,
+):
+    """The event takes the place of the surface nodes from one to the other, both included."""
+
+    start_seq: int
+    end_seq: int
+
+
+SurfaceOp: TypeAlias = Literal["append"] | ReplaceOp
+
+
+class SessionEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a log, deeply immutable."""
+
+    type: str
+    seq: int
+    """Index in the log."""
+    time: int
+    """Unix epoch milliseconds; need not increase."""
+    data: EventData
+    source_event_seqs: tuple[int, ...] | None = None
+    """Earlier events that this one is made from."""
+    surface_op: SurfaceOp | None = None
+    ignorable: bool = False
+    """A reader that does not know the type may skip the event."""
+    opaque: JsonObject | None = None
+    """Surface keys of an unknown ignorable event: kept, never looked at."""
+
+
+class TurnStart(SessionEventData, frozen=True, kw_only=True):
+    """A turn begins; turns count from 1."""
+
+    type: ClassVar[str] = "turn/start"
+    turn: int
+
+
+class TurnEnd(SessionEventData, frozen=True, kw_only=True):
+    """A turn is over, with the reason."""
+
+    type: ClassVar[str] = "turn/end"
+    turn: int
+    reason: EndReason
+
+
+class StepStart(SessionEventData, frozen=True, kw_only=True):
+    """A step begins: one model attempt that is kept, and its tools. Steps restart at 1."""
+
+    type: ClassVar[str] = "step/start"
+    turn: int
+    step: int
+
+
+class StepEnd(SessionEventData, frozen=True, kw_only=True):
+    """A step is over; every call of it has its result."""
+
+    type: ClassVar[str] = "step/end"
+    turn: int
+    step: int
+
+
+class SystemMessageEvent(SessionEventData, frozen=True, kw_only=True):
+    """A system prompt; the first surface node of a session is one."""
+
+    type: ClassVar[str] = "system/message"
+    surface: ClassVar[bool] = True
+    turn: int
+    step: int
+    message: Message
+
+
+class DeveloperMessageEvent(SessionEventData, frozen=True, kw_only=True):
+    """A change of the tools in the middle of a series."""
+
+    type: ClassVar[str] = "developer/message"
+    surface: ClassVar[bool] = True
+    turn: int
+    step: int
+    message: Message
+    header_seq: int | None = None
+    """Seq of the header that defines the added tools; present exactly with an addition."""
+
+
+class UserMessageEvent(SessionEventData, frozen=True, kw_only=True):
+    """A user message. In JSON the data is the message itself."""
+
+    type: ClassVar[str] = "user/message"
+    surface: ClassVar[bool] = True
+    message: Message
+
+
+class AssistantMessageEvent(SessionEventData, frozen=True, kw_only=True):
+    """A model attempt that entered the history, with its whole stream."""
+
+    type: ClassVar[str] = "assistant/message"
+    surface: ClassVar[bool] = True
+    turn: int
+    step: int
+    message: Message
+    stream: tuple[StreamRecord, ...]
+    usage: TokenUsage | None = None
+    interrupted: bool | None = None
+    """True, or absent: the visible prefix of an attempt that was cancelled."""
+
+
+class AssistantAttempt(SessionEventData, frozen=True, kw_only=True):
+    """A model attempt that left no message: failed, retried or cancelled."""
+
+    type: ClassVar[str] = "assistant/attempt"
+    turn: int
+    step: int
+    stream: tuple[StreamRecord, ...]
+
+
+class ToolCallEvent(SessionEventData, frozen=True, kw_only=True):
+    """A tool call is dispatched; written before its body runs."""
+
+    type: ClassVar[str] = "tool/call"
+    turn: int
+    step: int
+    call_id: CallId
+    name: str
+    arguments: str
+    """The text the model wrote, never parsed."""
+
+
+class ToolErrorInfo(Wire, frozen=True, kw_only=True):
+    """Why a tool call failed, for programs."""
+
+    name: str
+    code: str
+    reason: str | None = None
+
+
+class ToolResultEvent(SessionEventData, frozen=True, kw_only=True):
+    """The result of a tool call."""
+
+    type: ClassVar[str] = "tool/result"
+    surface: ClassVar[bool] = True
+    turn: int
+    step: int
+    message: Message
+    error: ToolErrorInfo | None = None
+    meta: Json | msgspec.UnsetType = msgspec.UNSET
+    """Any JSON that the tool wants to present; `UNSET` is absent, `None` is null."""
+
+
+class RequestHeader(Wire, frozen=True, kw_only=True):
+    """What a request is made with besides its messages."""
+
+    config: LlmCallConfig
+    adapter_defaults: AdapterDefaults | None = None
+    """Which values of `config` the adapter supplied."""
+    tools: tuple[ToolSchema, ...] | None = None
+
+
+class RequestHeaderEvent(SessionEventData, frozen=True, kw_only=True):
+    """The header of the requests from here on; a whole snapshot."""
+
+    type: ClassVar[str] = "request/header"
+    header: RequestHeader
+    reason: Literal["initial", "resume", "change", "series"]
+    starts_series: bool | None = None
+    """True, or absent: a message series begins with the same request."""
+
+
+class RequestContext(SessionEventData, frozen=True, kw_only=True):
+    """Facts of the model behind the requests from here on."""
+
+    type: ClassVar[str] = "request/context"
+    provider: str
+    model: str
+    context_window: int | None = None
+    system_prompt_update: Literal["in-history"] | None = None
+
+
+class EndSeed(SessionEventData, frozen=True, kw_only=True):
+    """Separates what a session was given from what it does itself."""
+
+    type: ClassVar[str] = "session/end-seed"
+    inherited: bool | None = None
+    """True, or absent: the events before are a fork prefix."""
+
+
+class TodoItem(Wire, frozen=True, kw_only=True):
+    """One entry of a todo list."""
+
+    content: str
+    status: str
+
+
+class TodoWrite(SessionEventData, frozen=True, kw_only=True):
+    """The whole todo list; the last one counts."""
+
+    type: ClassVar[str] = "todo/write"
+    todos: tuple[TodoItem, ...]
+
+
+class ModelSelectionEvent(SessionEventData, frozen=True, kw_only=True):
+    """The model that the next turn uses."""
+
+    type: ClassVar[str] = "model/selection"
+    provider: str
+    model: str
+    reasoning_effort: str | None = None
+
+
+class InboxSpliced(SessionEventData, frozen=True, kw_only=True):
+    """A change of one inbox queue: entries removed at `start`, then others inserted there."""
+
+    type: ClassVar[str] = "agent/inbox/spliced"
+    target: Literal["next-turn", "next-step"]
+    start: int
+    removed_count: int | None = None
+    inserted: tuple[Message, ...]
+    outcome: str | None = None
+    """``canceled`` if entries were removed unused; a claim has none."""
+
+
+SurfaceEventData: TypeAlias = (
+    SystemMessageEvent
+    | DeveloperMessageEvent
+    | UserMessageEvent
+    | AssistantMessageEvent
+    | ToolResultEvent
+)
+SURFACE_EVENT_DATA: Final = (
+    SystemMessageEvent,
+    DeveloperMessageEvent,
+    UserMessageEvent,
+    AssistantMessageEvent,
+    ToolResultEvent,
+)
+"""`SurfaceEventData` for `isinstance`."""
+
+SURFACE_EVENT_TYPES: Final = frozenset(cls.type for cls in SURFACE_EVENT_DATA)
+
+
+def is_surface_eligible_type(event_type: str) -> bool:
+    """True if events of this type take part in the surface."""
+    return event_type in SURFACE_EVENT_TYPES
+
+
+def is_surface_event(event: SessionEvent) -> bool:
+    """True if the event takes part in the surface: by its type and by its marker."""
+    return event.surface_op is not None and event.type in SURFACE_EVENT_TYPES
+
+
+def is_append_surface_event(event: SessionEvent) -> bool:
+    """True for a surface event that was appended: what a human transcript shows."""
+    return event.surface_op == "append" and event.type in SURFACE_EVENT_TYPES
+
+
+def is_replacement_surface_event(event: SessionEvent) -> bool:
+    """True for a surface event that took the place of others."""
+    return isinstance(event.surface_op, ReplaceOp) and event.type in SURFACE_EVENT_TYPES

@@ -1,0 +1,217 @@
+"""The surface: which events the model sees, in which order.
+
+Upstream: packages/session/session/src/surface.ts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import overload
+
+import msgspec
+from typing_extensions import override
+
+from dsh_brand import JsonValue, json_equal, to_json
+from dsh_session.errors import SurfaceError
+from dsh_session.events import (
+    AssistantMessageEvent,
+    DeveloperMessageEvent,
+    ReplaceOp,
+    RequestHeaderEvent,
+    SessionEvent,
+    SystemMessageEvent,
+    ToolResultEvent,
+    is_surface_event,
+)
+from dsh_session.tool_changes import additions, check_addition_binding
+
+
+class SurfaceNodes(Sequence[int]):
+    """Live, read-only view of the surface: seqs in the order the model sees them."""
+
+    __slots__ = ("_seqs",)
+
+    def __init__(self, seqs: list[int]) -> None:
+        self._seqs = seqs
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
+        return tuple(self._seqs[index]) if isinstance(index, slice) else self._seqs[index]
+
+    @override
+    def __len__(self) -> int:
+        return len(self._seqs)
+
+    @override
+    def __iter__(self) -> Iterator[int]:
+        return iter(tuple(self._seqs))
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(other) == self._seqs
+
+    __hash__ = None  # type: ignore[assignment]  # a live view
+
+    @override
+    def __repr__(self) -> str:
+        return f"SurfaceNodes({self._seqs})"
+
+
+class SurfaceReplacement(msgspec.Struct, frozen=True):
+    """One committed replacement."""
+
+    seq: int
+    start: int
+    end: int
+    shadowed_seqs: tuple[int, ...]
+    """What it took away, in surface order."""
+
+
+class SurfaceChange(msgspec.Struct, frozen=True):
+    """A change that was checked and not made yet: positions `start` to `stop` give way to `seq`."""
+
+    seq: int
+    start: int
+    stop: int
+    replaces: bool
+
+
+class SurfaceManager:
+    """Keeps the surface of one log, event by event.
+
+    Args:
+        lookup: Gives an earlier event by its seq.
+        base_seq: Seq of the first event that will come; a replacement that reaches before it fails.
+    """
+
+    def __init__(self, lookup: Callable[[int], SessionEvent], base_seq: int = 0) -> None:
+        self._lookup = lookup
+        self._base_seq = base_seq
+        self._nodes: list[int] = []
+        self.nodes = SurfaceNodes(self._nodes)
+        """Current seqs in model order."""
+        self.replace_generation = 0
+        """Counts committed replacements."""
+        self.content_generation = 0
+        """Counts what changed messages that were derived before."""
+
+    def check(self, event: SessionEvent) -> SurfaceChange | None:
+        """The change that `event` makes, without making it; `None` for a log-only event.
+
+        Raises:
+            SurfaceError: A rule of the surface is broken.
+        """
+        if not is_surface_event(event):
+            return None
+        if isinstance(event.data, DeveloperMessageEvent):
+            self._check_binding(event, event.data)
+        if not isinstance(event.surface_op, ReplaceOp):
+            return SurfaceChange(event.seq, len(self._nodes), len(self._nodes), replaces=False)
+        start, stop = self._range(event, event.surface_op)
+        self._check_replacement(event, start, stop)
+        return SurfaceChange(event.seq, start, stop, replaces=True)
+
+    def commit(self, change: SurfaceChange) -> None:
+        """Make a change that `check` returned for the present state."""
+        self._nodes[change.start : change.stop] = [change.seq]
+        if change.replaces:
+            self.replace_generation += 1
+            self.content_generation += 1
+
+    def apply(self, event: SessionEvent) -> SurfaceChange | None:
+        """`check` and `commit`."""
+        change = self.check(event)
+        if change is not None:
+            self.commit(change)
+        return change
+
+    def _range(self, event: SessionEvent, op: ReplaceOp) -> tuple[int, int]:
+        start = self._position(event, op.start_seq)
+        end = start if op.end_seq == op.start_seq else self._position(event, op.end_seq)
+        if start > end:
+            raise _error(event, f"node {op.start_seq} stands behind node {op.end_seq}")
+        return start, end + 1
+
+    def _position(self, event: SessionEvent, seq: int) -> int:
+        try:
+            return self._nodes.index(seq)
+        except ValueError:
+            where = "lies before this window" if seq < self._base_seq else "is no surface node now"
+            raise _error(event, f"seq {seq} not found: it {where}") from None
+
+    def _check_replacement(self, event: SessionEvent, start: int, stop: int) -> None:
+        shadowed = self._nodes[start:stop]
+        missing = set(shadowed).difference(event.source_event_seqs or ())
+        if missing:
+            raise _error(event, f"it shadows {sorted(missing)} without citing them")
+        if isinstance(event.data, AssistantMessageEvent):
+            raise _error(event, "an assistant message can only be appended")
+        if start == 0 and isinstance(self._lookup(shadowed[0]).data, SystemMessageEvent):
+            if not isinstance(event.data, SystemMessageEvent) or stop != 1:
+                raise _error(event, "the system prompt at the head gives way to one alone")
+        if isinstance(event.data, ToolResultEvent):
+            self._check_result(event, event.data, shadowed)
+
+    def _check_result(
+        self, event: SessionEvent, data: ToolResultEvent, shadowed: list[int]
+    ) -> None:
+        old = self._lookup(shadowed[0]).data
+        if len(shadowed) != 1 or not isinstance(old, ToolResultEvent):
+            raise _error(event, "a tool result replaces exactly one tool result")
+        if not json_equal(_but_content(old), _but_content(data)):
+            raise _error(event, "a replaced tool result keeps everything but its content")
+
+    def _check_binding(self, event: SessionEvent, data: DeveloperMessageEvent) -> None:
+        if data.header_seq is None:
+            return
+        if not 0 <= data.header_seq < event.seq:
+            raise _error(event, f"headerSeq {data.header_seq} names no earlier event")
+        if data.header_seq < self._base_seq:
+            return
+        header = self._lookup(data.header_seq).data
+        if not isinstance(header, RequestHeaderEvent):
+            raise _error(event, f"headerSeq {data.header_seq} names no request header")
+        for block in additions(data.message):
+            problem = check_addition_binding(header.header, block.tool_name)
+            if problem is not None:
+                raise _error(event, f"header {data.header_seq} {problem}")
+
+
+class SurfaceFold(msgspec.Struct, frozen=True):
+    """The surface of a whole log."""
+
+    nodes: tuple[int, ...]
+    replacements: tuple[SurfaceReplacement, ...]
+
+
+def fold_surface(events: Iterable[SessionEvent]) -> SurfaceFold:
+    """Fold a log, from seq 0 on.
+
+    Raises:
+        SurfaceError: A rule of the surface is broken.
+    """
+    seen: list[SessionEvent] = []
+    surface = SurfaceManager(seen.__getitem__)
+    replacements: list[SurfaceReplacement] = []
+    for event in events:
+        before = surface.nodes[:] if isinstance(event.surface_op, ReplaceOp) else ()
+        change = surface.apply(event)
+        seen.append(event)
+        if change is not None and change.replaces and isinstance(event.surface_op, ReplaceOp):
+            op = event.surface_op
+            shadowed = before[change.start : change.stop]
+            replacements.append(SurfaceReplacement(event.seq, op.start_seq, op.end_seq, shadowed))
+    return SurfaceFold(surface.nodes[:], tuple(replacements))
+
+
+def _but_content(data: ToolResultEvent) -> JsonValue:
+    stripped = msgspec.structs.replace(
+        data, message=msgspec.structs.replace(data.message, content=())
+    )
+    return to_json(stripped)
+
+
+def _error(event: SessionEvent, reason: str) -> SurfaceError:
+    return SurfaceError(reason, event_type=event.type, seq=event.seq)
