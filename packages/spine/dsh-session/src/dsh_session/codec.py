@@ -338,8 +338,8 @@ class _Decoders:
     def current(self) -> msgspec.json.Decoder[Any]:  # as above
         if self.generation != registration_generation():
             rows = [_typed_row(name, cls) for name, cls in registered_classes().items()]
-            kind = Union[tuple(rows)]  # noqa: UP007  # built from a list
-            self.decoder = msgspec.json.Decoder(cast("Any", kind), dec_hook=_freeze_hook)
+            kind: Any = Union.__getitem__(tuple(rows))  # a union of classes made just now
+            self.decoder = msgspec.json.Decoder(kind, dec_hook=_freeze_hook)
             self.generation = registration_generation()
         return self.decoder
 
@@ -347,7 +347,7 @@ class _Decoders:
 _decoders = _Decoders()
 
 
-def _freeze_hook(kind: type, value: object) -> object:
+def _freeze_hook(kind: object, value: object) -> object:
     if kind is Json:
         return freeze_json(value, loading=True)
     if kind is FrozenDict:

@@ -81,26 +81,10 @@ def header_to_json(header: SessionHeader) -> dict[str, JsonValue]:
     return out
 
 
-_KEYS: Final = frozenset(
-    [
-        "version",
-        "id",
-        "createdAt",
-        "cwd",
-        "parentSession",
-        "isSeeded",
-        "origin",
-        "delegationDepth",
-        "agentPreset",
-    ]
+_KEYS: Final = (
+    *("version", "id", "createdAt", "cwd", "parentSession"),
+    *("isSeeded", "origin", "delegationDepth", "agentPreset"),
 )
-_NAMES: Final = {
-    "createdAt": "created_at",
-    "parentSession": "parent_session",
-    "isSeeded": "is_seeded",
-    "delegationDepth": "delegation_depth",
-    "agentPreset": "agent_preset",
-}
 
 
 def header_from_json(value: object) -> SessionHeader:
@@ -117,22 +101,23 @@ def header_from_json(value: object) -> SessionHeader:
         _refuse("version", value.get("version"), "a number")
     if version != SESSION_FORMAT_VERSION:
         raise FormatVersionError(version, SESSION_FORMAT_VERSION)
-    unknown = sorted(set(map(str, value)) - _KEYS)
+    unknown = sorted(set(map(str, value)).difference(_KEYS))
     if unknown:
-        raise InvalidHeaderError(f"a session header has no keys {unknown}; known: {sorted(_KEYS)}")
+        raise InvalidHeaderError(f"a session header has no keys {unknown}; known: {list(_KEYS)}")
     for key in ("id", "createdAt", "isSeeded"):
         if key not in value:
             raise InvalidHeaderError(f"a session header needs {key!r}")
     if any(item is None for item in value.values()):
         raise InvalidHeaderError("an absent header value is left out, never null")
-    fields = {_NAMES.get(key, key): _whole(item) for key, item in value.items()}
-    return SessionHeader(**fields)
+    try:
+        return msgspec.convert({key: _whole(item) for key, item in value.items()}, SessionHeader)
+    except msgspec.ValidationError as error:
+        raise InvalidHeaderError(f"session header: {error}", error) from None
 
 
 def _whole(value: object) -> object:
-    return (
-        as_integer(value) if isinstance(value, float) and as_integer(value) is not None else value
-    )
+    number = as_integer(value) if isinstance(value, float) else None
+    return value if number is None else number
 
 
 def _check_text(key: str, value: object) -> None:

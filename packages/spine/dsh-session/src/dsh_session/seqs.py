@@ -1,6 +1,7 @@
 """Storage form of cited seqs: runs of three or more consecutive numbers become pairs."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from dsh_session.integers import MAX_SAFE_INT, as_integer
 
@@ -10,7 +11,7 @@ def encode_seq_ranges(seqs: Sequence[int]) -> list[int | list[int]]:
 
     A list that is not strictly increasing stays as it is.
     """
-    if any(right <= left for left, right in zip(seqs, seqs[1:], strict=False)):
+    if any(right <= left for left, right in pairwise(seqs)):
         return list(seqs)
     out: list[int | list[int]] = []
     start = 0
@@ -47,7 +48,7 @@ def decode_seq_ranges(
             out.extend(_expand(item, seq))
         else:
             out.append(_member(item, seq))
-    if ranged and any(right <= left for left, right in zip(out, out[1:], strict=False)):
+    if ranged and any(right <= left for left, right in pairwise(out)):
         raise ValueError("cited seqs with a range must increase strictly")
     if len(set(out)) != len(out):
         raise ValueError("cited seqs must be distinct")

@@ -7,6 +7,8 @@ import time as _time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from typing_extensions import override
+
 from dsh_brand import NotJsonError
 from dsh_llm import Message, ToolHistory
 from dsh_session._freeze import freeze_payload
@@ -323,6 +325,7 @@ class Session:
         while self._after_append:
             self._after_append.pop(0)()
 
+    @override
     def __repr__(self) -> str:
         return f"<Session {self.id!r}: {len(self._events)} events>"
 

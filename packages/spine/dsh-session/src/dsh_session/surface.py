@@ -148,9 +148,10 @@ class SurfaceManager:
             raise _error(event, f"it shadows {sorted(missing)} without citing them")
         if isinstance(event.data, AssistantMessageEvent):
             raise _error(event, "an assistant message can only be appended")
-        if start == 0 and isinstance(self._lookup(shadowed[0]).data, SystemMessageEvent):
-            if not isinstance(event.data, SystemMessageEvent) or stop != 1:
-                raise _error(event, "the system prompt at the head gives way to one alone")
+        rewrites_head = isinstance(event.data, SystemMessageEvent) and stop == 1
+        has_head = start == 0 and isinstance(self._lookup(shadowed[0]).data, SystemMessageEvent)
+        if has_head and not rewrites_head:
+            raise _error(event, "the system prompt at the head gives way to one alone")
         if isinstance(event.data, ToolResultEvent):
             self._check_result(event, event.data, shadowed)
 

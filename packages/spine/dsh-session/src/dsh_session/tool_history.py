@@ -66,7 +66,7 @@ class ToolHistoryFold:
                 added.append(tool)
                 self._declared[tool.name] = tool
                 self._present.add(tool.name)
-        for block in data.message.content:
-            if isinstance(block, ToolRemovalBlock):
-                self._present.discard(block.tool_name)
+        for removal in data.message.content:
+            if isinstance(removal, ToolRemovalBlock):
+                self._present.discard(removal.tool_name)
         self._updates.append(ToolUpdate(message_id=data.message.id, additions=tuple(added)))
