@@ -1,0 +1,83 @@
+"""`dsh run`: one prompt in one folder."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from dsh_agent import Agent, AgentHandle, ModelChoice
+from dsh_cli import paths
+from dsh_cli.errors import CliError, ExitCode
+from dsh_cli.output import Output
+from dsh_cli.providers import ProviderChoice, choose_provider
+from dsh_cli.sessions import create_agent, resume_agent, show_session
+from dsh_cli.stack import equip, mount_provider, mounted_stack
+from dsh_cli.turn import run_turn
+from dsh_spine import SpineContext
+
+
+class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of `dsh run`."""
+
+    prompt: str
+    folder: Path
+    provider: str | None = None
+    model: str | None = None
+    resume: str | None = None
+    tools: bool | None = None
+    """`None`: on, except with a small model."""
+    config_file: Path | None = None
+
+
+async def run(options: RunOptions, output: Output) -> ExitCode:
+    """Run one turn and return the exit code.
+
+    Raises:
+        CliError: Usage or configuration; no turn was begun.
+    """
+    sessions = paths.ensure_writable(paths.sessions_root())
+    choice = None
+    if options.resume is None:
+        choice = choose_provider(options.provider, options.model, os.environ)
+    async with mounted_stack(sessions, options.config_file) as ctx:
+        handle, choice = await _open(ctx, options, choice)
+        agent = handle.agent
+        tools = options.tools if options.tools is not None else not choice.small
+        await equip(ctx, agent, choice, tools=tools)
+        show_session(ctx, agent, output, resumed=options.resume is not None)
+        return await run_turn(agent, options.prompt, output)
+
+
+async def _open(
+    ctx: SpineContext, options: RunOptions, choice: ProviderChoice | None
+) -> tuple[AgentHandle, ProviderChoice]:
+    if choice is not None:
+        _need_model(choice)
+        await mount_provider(ctx, choice)
+        return await create_agent(ctx, options.folder, choice), choice
+    handle = await resume_agent(ctx, options.folder, options.resume or "")
+    choice = _choice_for(handle.agent, options)
+    _need_model(choice)
+    await mount_provider(ctx, choice)
+    current = handle.agent.model.current()
+    if current is None or (current.provider, current.model) != (choice.route, choice.model):
+        handle.agent.model.select(ModelChoice(provider=choice.route, model=choice.model or ""))
+    return handle, choice
+
+
+def _choice_for(agent: Agent, options: RunOptions) -> ProviderChoice:
+    """The flags count, then what the session used last, then what the environment offers."""
+    recorded = agent.model.current()
+    if options.provider is None and recorded is not None:
+        try:
+            return choose_provider(recorded.provider, options.model or recorded.model, os.environ)
+        except CliError:
+            pass  # its key or package is gone; another provider may carry the session on
+    return choose_provider(options.provider, options.model, os.environ)
+
+
+def _need_model(choice: ProviderChoice) -> None:
+    if not choice.model:
+        raise CliError(
+            f"the provider {choice.route!r} has no default model: name one with --model", "NO_MODEL"
+        )
