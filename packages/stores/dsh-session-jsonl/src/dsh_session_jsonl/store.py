@@ -1,0 +1,252 @@
+"""Finding, creating and listing the logs below one root. Upstream: session-jsonl store."""
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from typing_extensions import override
+
+from dsh_brand import HarnessError
+from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
+from dsh_session_jsonl import zstd_frames
+from dsh_session_jsonl._encoding import read_header_line
+from dsh_session_jsonl._lease import Lease
+from dsh_session_jsonl._reader import LogReader, revision_of
+from dsh_session_jsonl._scan import parse_header
+from dsh_session_jsonl._writer import LogWriter
+from dsh_session_jsonl.layout import (
+    NO_CWD,
+    Compression,
+    LogName,
+    log_name,
+    parse_log_name,
+    project_segment,
+    session_segment,
+)
+from dsh_session_persistence import (
+    Access,
+    ListingProblem,
+    SessionAlreadyExistsError,
+    SessionFormatUnsupportedError,
+    SessionListing,
+    SessionLog,
+    SessionLogStore,
+    SessionPersistenceCorruptionError,
+    SessionPersistenceNotFoundError,
+    SessionPersistenceSnapshot,
+    SessionStorageError,
+)
+
+_ESCAPED: Final = re.compile(r"~([0-9A-F]{4})")
+
+
+class _Place(NamedTuple):
+    """A session's folder and the log in it that counts."""
+
+    folder: Path
+    name: LogName
+
+    @property
+    def path(self) -> Path:
+        return self.folder / log_name(*self.name)
+
+
+class JsonlStore(SessionLogStore):
+    """The sessions below one root folder. Blocking; `JsonlPersistence` is the async service."""
+
+    def __init__(self, root: Path, compression: Compression = "zstd") -> None:
+        """Look at the root, create nothing.
+
+        Raises:
+            SessionStorageError: The root cannot be read, or zstd is not installed.
+        """
+        self.root = root.expanduser().resolve()
+        self.compression: Compression = compression
+        _check_root(self.root)
+        if compression == "zstd":
+            zstd_frames.check_available()
+
+    @override
+    def create(self, header: SessionHeader, inherited_event_count: int) -> SessionLog:
+        folder = self.root / project_segment(header.cwd) / session_segment(header.id)
+
+        def check_absent() -> None:
+            for place in self._places(header.id):
+                raise SessionAlreadyExistsError(header.id, str(place.path))
+
+        check_absent()
+        return LogWriter(
+            folder / log_name(SESSION_FORMAT_VERSION, self.compression),
+            self.compression,
+            header,
+            inherited_event_count,
+            check_absent=check_absent,
+        )
+
+    @override
+    def open(self, session_id: SessionId, access: Access) -> SessionLog:
+        place = self._find(session_id)
+        if access == "read":
+            log: SessionLog = LogReader(self._native(place), self.compression)
+            self._check_identity(place, log.header)
+            return log
+        lease = Lease.acquire(place.folder, session_id)
+        try:
+            # Looked at again: another writer may have published a later generation meanwhile.
+            place = self._find(session_id)
+            log = LogWriter.resume(self._native(place), self.compression, lease)
+            self._check_identity(place, log.header)
+        except BaseException:
+            lease.release()
+            raise
+        return log
+
+    @override
+    def stat(self, session_id: SessionId) -> SessionPersistenceSnapshot:
+        return self._snapshot(self._find(session_id))
+
+    @override
+    def list(self) -> SessionListing:
+        sessions: dict[SessionId, tuple[_Place, SessionPersistenceSnapshot]] = {}
+        twice: dict[SessionId, list[Path]] = {}
+        problems: list[ListingProblem] = []
+        for place in self._all_places():
+            try:
+                snapshot = self._snapshot(place)
+            except (HarnessError, OSError) as error:
+                problems.append(_problem(place, error))
+                continue
+            session_id = snapshot.header.id
+            if session_id in sessions:
+                twice.setdefault(session_id, [sessions[session_id][0].path]).append(place.path)
+            sessions[session_id] = (place, snapshot)
+        for session_id, paths in twice.items():
+            place, _ = sessions.pop(session_id)
+            problems.append(_problem(place, _stored_twice(session_id, paths)))
+        return SessionListing(
+            sessions=tuple(snapshot for _, snapshot in sessions.values()),
+            problems=tuple(problems),
+        )
+
+    def _snapshot(self, place: _Place) -> SessionPersistenceSnapshot:
+        path = self._native(place)
+        # The revision first: if the log grows meanwhile, the next look sees another one.
+        status = path.stat()
+        header = parse_header(read_header_line(path, self.compression), path)
+        self._check_identity(place, header)
+        return SessionPersistenceSnapshot(
+            header=header, revision=revision_of(status), size_bytes=status.st_size
+        )
+
+    def _find(self, session_id: SessionId) -> _Place:
+        places = list(self._places(session_id))
+        if not places:
+            raise SessionPersistenceNotFoundError(session_id)
+        if len(places) > 1:
+            raise _stored_twice(session_id, [place.path for place in places])
+        return places[0]
+
+    def _places(self, session_id: SessionId) -> Iterator[_Place]:
+        segment = session_segment(session_id)
+        for project in self._projects():
+            yield from self._place(project / segment)
+
+    def _all_places(self) -> Iterator[_Place]:
+        for project in self._projects():
+            for folder in sorted(_folders(project)):
+                yield from self._place(folder)
+
+    def _place(self, folder: Path) -> Iterator[_Place]:
+        """The log that counts in a session's folder: the highest generation, if there is any.
+
+        One of another encoding decides, so that the folder is refused whole.
+        """
+        try:
+            files = [entry.name for entry in folder.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        names = [name for name in map(parse_log_name, files) if name is not None]
+        foreign = [name for name in names if name.compression != self.compression]
+        if names:
+            yield _Place(folder, max(foreign or names))
+
+    def _projects(self) -> Iterator[Path]:
+        for folder in sorted(_folders(self.root)):
+            name = folder.name
+            if name == NO_CWD or (name.startswith("--") and name.endswith("--")):
+                yield folder
+
+    def _native(self, place: _Place) -> Path:
+        """The path of a log that this build and this root's encoding can use."""
+        version, compression = place.name
+        if compression != self.compression:
+            raise SessionFormatUnsupportedError(
+                f"the log's encoding is {compression!r}, this store's is {self.compression!r}: "
+                f"open it with a store of compression = {compression!r}",
+                str(place.path),
+            )
+        if version != SESSION_FORMAT_VERSION:
+            advice = (
+                "a newer build wrote it: upgrade to read it"
+                if version > SESSION_FORMAT_VERSION
+                else "it is an older format: import it first"
+            )
+            raise SessionFormatUnsupportedError(
+                f"session format {version} is not format {SESSION_FORMAT_VERSION}: {advice}",
+                str(place.path),
+            )
+        return place.path
+
+    def _check_identity(self, place: _Place, header: SessionHeader) -> None:
+        expected = self.root / project_segment(header.cwd) / session_segment(header.id)
+        if place.folder != expected:
+            raise SessionPersistenceCorruptionError(
+                f"the header (id {header.id!r}, cwd {header.cwd!r}) belongs in {expected}",
+                str(place.path),
+                line=1,
+            )
+
+
+def _check_root(root: Path) -> None:
+    existing = root
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    if not existing.is_dir():
+        raise SessionStorageError(
+            f"the root of the session store cannot be a folder: {existing} is none", str(root)
+        )
+    if not os.access(existing, os.R_OK | os.X_OK):
+        raise SessionStorageError(
+            f"the root of the session store cannot be read: no permission for {existing}",
+            str(root),
+        )
+
+
+def _folders(parent: Path) -> list[Path]:
+    try:
+        with os.scandir(parent) as entries:
+            return [parent / entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+def _problem(place: _Place, error: Exception) -> ListingProblem:
+    return ListingProblem(
+        location=str(place.path), error=error, session_id=_id_of_segment(place.folder.name)
+    )
+
+
+def _id_of_segment(segment: str) -> SessionId | None:
+    """The id that a folder's name stands for; `None` if it stands for none."""
+    raw = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), segment)
+    session_id = raw.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return SessionId(session_id) if session_segment(session_id) == segment else None
+
+
+def _stored_twice(session_id: SessionId, paths: list[Path]) -> SessionPersistenceCorruptionError:
+    places = ", ".join(map(str, paths))
+    return SessionPersistenceCorruptionError(
+        f"session {session_id!r} is stored more than once: {places}; move all but one away"
+    )
