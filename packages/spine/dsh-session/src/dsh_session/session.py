@@ -92,7 +92,8 @@ class Session:
         self._context: RequestContext | None = None
         self._tools = ToolHistoryFold()
         self._tool_history: ToolHistory | None = None
-        self._observer: SessionObserver | None = None
+        self.observer: SessionObserver | None = None
+        """Set by the store that the session lives in."""
         self._appending = False
         self._after_append: list[Callable[[], None]] = []
         for index, event in enumerate(events):
@@ -251,8 +252,8 @@ class Session:
                 ignorable=ignorable,
             )
             self._commit(event)
-            if self._observer is not None:
-                self._observer.committed(self, event)
+            if self.observer is not None:
+                self.observer.committed(self, event)
         finally:
             self._appending = False
             self._run_deferred()
@@ -315,7 +316,7 @@ class Session:
             self._tools.push(event)
             self._tool_history = None
 
-    def _defer(self, action: Callable[[], None]) -> bool:
+    def defer(self, action: Callable[[], None]) -> bool:
         """Keep `action` for the end of a running append; false if none runs."""
         if self._appending:
             self._after_append.append(action)
