@@ -1,1 +1,72 @@
-"""System prompt assembly from sections, contexts, variables and tool schemas."""
+"""System prompt assembly from sections, contexts, variables and tool schemas.
+
+`ctx.system_prompt` (`SystemPrompt`) collects what plugins register and assembles it for one agent;
+`render_prompt` and `runtime_context_message` turn an assembly into what the model reads.
+"""
+
+from .config import Config
+from .errors import (
+    CompletePromptError,
+    MalformedVariableError,
+    MissingVariableError,
+    PromptRegistrationError,
+    PromptVariableError,
+    SystemPromptError,
+    ToolOrderError,
+    UnknownVariableError,
+)
+from .events import SystemPromptAssemble, SystemPromptChange
+from .interpolation import interpolate
+from .positions import CONTEXT_ORDERS, SECTION_ORDERS, context_order, section_order
+from .rendering import (
+    cleared_context_message,
+    render_contexts,
+    render_prompt,
+    runtime_context_message,
+)
+from .service import SystemPrompt
+from .tool_order import UNLISTED, order_tools
+from .types import (
+    AssemblyContext,
+    PromptAssembly,
+    PromptContext,
+    PromptSection,
+    RenderedContexts,
+    TextProvider,
+    ToolsContribution,
+    ToolsProvider,
+)
+
+__all__ = [
+    "CONTEXT_ORDERS",
+    "SECTION_ORDERS",
+    "UNLISTED",
+    "AssemblyContext",
+    "CompletePromptError",
+    "Config",
+    "MalformedVariableError",
+    "MissingVariableError",
+    "PromptAssembly",
+    "PromptContext",
+    "PromptRegistrationError",
+    "PromptSection",
+    "PromptVariableError",
+    "RenderedContexts",
+    "SystemPrompt",
+    "SystemPromptAssemble",
+    "SystemPromptChange",
+    "SystemPromptError",
+    "TextProvider",
+    "ToolOrderError",
+    "ToolsContribution",
+    "ToolsProvider",
+    "UnknownVariableError",
+    "cleared_context_message",
+    "context_order",
+    "interpolate",
+    "order_tools",
+    "render_contexts",
+    "render_prompt",
+    "runtime_context_message",
+    "section_order",
+]

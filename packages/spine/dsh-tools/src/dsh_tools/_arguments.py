@@ -1,0 +1,181 @@
+"""The parameters of a decorated function: their schema, and its keyword arguments from JSON."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dsh_brand import JsonValue, decode_json, thaw_json
+
+from . import texts
+from ._codecs import Field, make_field, object_schema
+from ._json import compact, member_path
+from .errors import ToolArgsError, ToolDeclarationError
+from .execution import ToolRunContext
+from .json_schema import assert_json_schema
+from .validation import Violation, validate
+
+
+class Parameters:
+    """What a function takes, apart from the run context."""
+
+    def __init__(self, tool_name: str, fields: list[Field], context_name: str | None) -> None:
+        self._tool_name = tool_name
+        self._fields = fields
+        self._context_name = context_name
+        self.schema = object_schema(fields)
+        assert_json_schema(self.schema, f"the parameters of tool {tool_name!r}")
+
+    @classmethod
+    def read(
+        cls,
+        tool_name: str,
+        function: Callable[..., object],
+        hints: dict[str, Any],  # any annotations
+        documented: Mapping[str, str],
+    ) -> "Parameters":
+        """Read a signature.
+
+        Raises:
+            ToolDeclarationError: A parameter cannot be part of a schema.
+        """
+        fields: list[Field] = []
+        context_name: str | None = None
+        parameters = inspect.signature(function).parameters
+        for name, parameter in parameters.items():
+            where = f"tool {tool_name!r}, parameter {name!r}"
+            _check_kind(parameter, name in hints, where)
+            if hints[name] is ToolRunContext:
+                if context_name is not None:
+                    raise ToolDeclarationError(f"{where}: there is a ToolRunContext already")
+                context_name = name
+                continue
+            required = parameter.default is inspect.Parameter.empty
+            description = documented.get(name)
+            fields.append(
+                make_field(name, name, hints[name], required, where, description=description)
+            )
+        for name in documented:
+            if name not in parameters:
+                raise ToolDeclarationError(
+                    f"tool {tool_name!r}: the docstring describes {name!r}, which is no parameter"
+                )
+        return cls(tool_name, fields, context_name)
+
+    def build(self, arguments: JsonValue, context: ToolRunContext) -> dict[str, object]:
+        """Keyword arguments of a call.
+
+        Raises:
+            ToolArgsError: The arguments do not fit, with all that is wrong.
+        """
+        self.check(arguments)
+        given = thaw_json(arguments)
+        assert isinstance(given, dict)
+        values: dict[str, object] = {}
+        violations: list[Violation] = []
+        for field in self._fields:
+            if field.key in given:
+                try:
+                    values[field.name] = field.codec.build(given[field.key])
+                except ValueError as error:
+                    violations.extend(_value_violations(field.key, error))
+        if violations:
+            raise self._error(violations)
+        if self._context_name is not None:
+            values[self._context_name] = context
+        return values
+
+    def check(self, arguments: JsonValue) -> None:
+        """Validate without building.
+
+        Raises:
+            ToolArgsError: The arguments do not fit the schema.
+        """
+        if isinstance(arguments, str):
+            raise ToolArgsError(_text_problem(self._tool_name, arguments))
+        if not isinstance(arguments, Mapping):
+            raise ToolArgsError(
+                texts.ARGUMENTS_NO_OBJECT.format(name=self._tool_name, value=compact(arguments))
+            )
+        violations = validate(self.schema, arguments, label="arguments")
+        if violations:
+            raise self._error(violations)
+
+    def classifier(self, safe: object) -> Callable[[Any], bool] | None:  # JSON of any kind
+        """A classifier that says yes for valid arguments only."""
+        if safe is False:
+            return None
+
+        def classify(arguments: JsonValue) -> bool:
+            if not self._fits(arguments):
+                return False
+            return (safe(arguments) if callable(safe) else safe) is True
+
+        return classify
+
+    def presenter(self, present: Callable[..., Any]) -> Callable[..., Any]:  # any view
+        """A presenter that answers `None` for arguments that do not fit, such as old ones."""
+
+        def present_softly(arguments: JsonValue, *rest: object) -> Any:  # any view
+            return present(arguments, *rest) if self._fits(arguments) else None
+
+        return present_softly
+
+    def _fits(self, arguments: JsonValue) -> bool:
+        try:
+            self.check(arguments)
+        except ToolArgsError:
+            return False
+        return True
+
+    def _error(self, violations: list[Violation]) -> ToolArgsError:
+        problems = "; ".join(violation.text for violation in violations)
+        message = texts.INVALID_ARGUMENTS.format(name=self._tool_name, problems=problems)
+        return ToolArgsError(message, violations)
+
+
+def _check_kind(parameter: inspect.Parameter, annotated: bool, where: str) -> None:
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise ToolDeclarationError(
+            f"{where}: name each parameter; *args and **kwargs have no schema"
+        )
+    if parameter.kind is parameter.POSITIONAL_ONLY:
+        raise ToolDeclarationError(f"{where}: arguments come by name; it cannot be positional-only")
+    if not annotated:
+        raise ToolDeclarationError(f"{where}: annotate its type")
+
+
+def _text_problem(tool_name: str, text: str) -> str:
+    try:
+        decode_json(text)
+    except ValueError as error:
+        cause = _json_cause(text, error)
+        return texts.ARGUMENTS_TEXT.format(name=tool_name, cause=cause)
+    return texts.ARGUMENTS_NO_OBJECT.format(name=tool_name, value=compact(text))
+
+
+def _json_cause(text: str, error: ValueError) -> str:
+    position = getattr(error, "pos", None)
+    if isinstance(position, int) and position >= len(text.rstrip()):
+        return texts.CUT_OFF
+    if str(error).startswith("Unterminated string"):
+        return texts.CUT_OFF
+    return str(error)
+
+
+def _value_violations(key: str, error: ValueError) -> list[Violation]:
+    """What a value validator found, with paths as the schema violations have them."""
+    errors = getattr(error, "errors", None)
+    if not callable(errors):
+        return [_value_violation(key, str(error))]
+    return [_value_violation(_path(key, each["loc"]), each["msg"]) for each in errors()]
+
+
+def _path(key: str, location: tuple[str | int, ...]) -> str:
+    path = key
+    for step in location:
+        path = f"{path}[{step}]" if isinstance(step, int) else member_path(path, step)
+    return path
+
+
+def _value_violation(path: str, message: str) -> Violation:
+    return Violation(path=path, kind="type", expected=message, text=f"'{path}': {message}")

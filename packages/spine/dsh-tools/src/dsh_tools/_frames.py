@@ -1,0 +1,85 @@
+"""One stage of a call as a task of its own: accounted for, cancellable, and joined.
+
+A task of its own also tells whose a cancellation is. One that leaves foreign code although nobody
+cancelled it (a task it awaited was cancelled, or it raised one) is that code's own failure and must
+not end its caller.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+import anyio
+
+from dsh_cordis import task_census
+
+T = TypeVar("T")
+
+
+class FrameCancelledError(Exception):
+    """The frame was cancelled through its own `Frame.cancel`, and left through that."""
+
+
+class StrayCancellationError(Exception):
+    """Code let a cancellation out that nobody had asked for; the message is its class name."""
+
+
+class Frame(Generic[T]):
+    """Runs one piece of foreign code."""
+
+    def __init__(self, kind: str, label: str, call_id: str) -> None:
+        self._entry = (kind, label, call_id)
+        self._tasks = anyio.create_task_group()
+        self._asked = False
+        self._results: list[T] = []
+        self._errors: list[BaseException] = []
+
+    def cancel(self) -> None:
+        """Cancel the code natively."""
+        self._asked = True
+        self._tasks.cancel_scope.cancel()
+
+    async def run(self, body: Callable[[], Awaitable[T]]) -> T:
+        """Run `body` to its end, clean-up included.
+
+        Raises:
+            FrameCancelledError: It ended by `cancel`.
+            StrayCancellationError: It let out a cancellation of its own making.
+            BaseException: What it raised; and cancellation from outside, which makes no result.
+        """
+        kind, label, call_id = self._entry
+        census = task_census.get()
+        leave = census and census.enter(kind, label, call_id=call_id, cancel=self.cancel)
+        try:
+            async with self._tasks:
+                self._tasks.start_soon(self._child, body, name=f"{kind}:{label}")
+        except anyio.get_cancelled_exc_class() as error:
+            if not _is_stray(error):
+                raise
+        finally:
+            if leave is not None:
+                leave()
+        return self._outcome()
+
+    async def _child(self, body: Callable[[], Awaitable[T]]) -> None:
+        try:
+            self._results.append(await body())
+        except anyio.get_cancelled_exc_class():
+            raise
+        except BaseException as error:  # noqa: BLE001  # handed to `run`, which raises it there
+            self._errors.append(error)
+
+    def _outcome(self) -> T:
+        if self._errors:
+            raise self._errors.pop()
+        if self._results:
+            return self._results.pop()
+        if self._asked:
+            raise FrameCancelledError
+        raise StrayCancellationError(anyio.get_cancelled_exc_class().__name__)
+
+
+def _is_stray(error: BaseException) -> bool:
+    # asyncio ends a task silently with its own cancellation, so only a cancelled caller comes here.
+    # trio lets a re-raised one through; its caller is cancelled exactly if its deadline has passed.
+    is_trio = type(error).__module__.partition(".")[0] == "trio"
+    return is_trio and anyio.current_effective_deadline() != float("-inf")

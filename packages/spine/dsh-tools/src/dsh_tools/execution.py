@@ -1,0 +1,218 @@
+"""The record of one running call, as bodies, listeners and wrappers see it.
+
+Upstream: packages/tools/tools/src/execution.ts.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from dsh_agent import Agent
+from dsh_brand import JsonValue
+from dsh_llm import AbortController, AbortSignal, CallId, Message
+
+from ._threads import run_in_thread
+from .errors import ToolExecutionClosedError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_EXECUTION_SIGNALS: Final[WeakSet[AbortSignal]] = WeakSet()
+# Signals handed to bodies. A call made with one of them is given up together with its caller; the
+# second latch of any other signal only ends waits.
+
+
+class ToolToken:
+    """Identity of one execution. Models repeat call ids, tokens are never repeated."""
+
+    __slots__ = ("__weakref__",)
+
+
+class ToolRunContext:
+    """What a running call may read and contribute to; shared by everyone who takes part in it."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        arguments: JsonValue,
+        call_id: CallId,
+        signal: AbortSignal,
+        root_call_id: CallId | None = None,
+        agent: Agent | None = None,
+        parent: ToolToken | None = None,
+    ) -> None:
+        self._token = ToolToken()
+        self._name = name
+        self._arguments = arguments
+        self._call_id = call_id
+        self._root_call_id = call_id if root_call_id is None else root_call_id
+        self._agent = agent
+        self._parent = parent
+        self._caller_signal = signal
+        self._own = AbortController()
+        self._signal = self._own.signal
+        self._contexts: list[Message] = []
+        self._concluded = False
+        self._closed = False
+        _EXECUTION_SIGNALS.add(self._own.signal)
+        self._removers = [signal.observe(lambda: self._own.abort(signal.reason))]
+        if signal in _EXECUTION_SIGNALS:
+            self._removers.append(signal.observe_abandoned(self._own.abandon))
+
+    @property
+    def token(self) -> ToolToken:
+        """Correlates the events of this execution, by identity."""
+        return self._token
+
+    @property
+    def name(self) -> str:
+        """The called name; nobody has checked that such a tool exists."""
+        return self._name
+
+    @property
+    def arguments(self) -> JsonValue:
+        """What the model sent, frozen; text where it was no JSON."""
+        return self._arguments
+
+    @property
+    def call_id(self) -> CallId:
+        """Of this call."""
+        return self._call_id
+
+    @property
+    def root_call_id(self) -> CallId:
+        """The model's call that this one serves; equal to `call_id` for direct calls."""
+        return self._root_call_id
+
+    @property
+    def agent(self) -> Agent | None:
+        """Who calls."""
+        return self._agent
+
+    @property
+    def parent(self) -> ToolToken | None:
+        """Token of the enclosing transport call."""
+        return self._parent
+
+    @property
+    def signal(self) -> AbortSignal:
+        """Aborts when the call should end.
+
+        A `tools/execute` wrapper may replace it, and restores it on every exit.
+        """
+        return self._signal
+
+    @signal.setter
+    def signal(self, signal: AbortSignal) -> None:
+        if self._closed:
+            raise ToolExecutionClosedError(
+                f"the signal of {self._name!r} was replaced after its result was frozen"
+            )
+        self._signal = signal
+
+    def defer_context(self, message: Message) -> None:
+        """Give the model a user message with its next step, behind this call's result.
+
+        Raises:
+            ValueError: The message is not of role ``user``.
+            ToolExecutionClosedError: The result is frozen already.
+        """
+        if message.role != "user":
+            raise ValueError(f"a deferred context must have role 'user', not {message.role!r}")
+        if self._accepts("a context was deferred"):
+            self._contexts.append(message)
+
+    def conclude_turn(self) -> None:
+        """End the turn with this step, if this execution ends in a success.
+
+        Raises:
+            ToolExecutionClosedError: The result is frozen already.
+        """
+        if self._accepts("the turn was concluded"):
+            self._concluded = True
+
+    async def run_sync(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run blocking code in a worker thread, with the caller's context variables.
+
+        A thread cannot be killed: cancelling the caller does not end the wait. It ends with the
+        function, or when the execution is given up.
+        """
+        return await run_in_thread(
+            partial(function, *args, **kwargs),
+            label=self._name,
+            call_id=self._call_id,
+            signals=(self._own.signal, self._caller_signal),
+        )
+
+    def _accepts(self, what: str) -> bool:
+        if self._own.signal.abandoned:
+            return False
+        if self._closed:
+            raise ToolExecutionClosedError(
+                f"{what} by {self._name!r} after its result was frozen; do it before returning"
+            )
+        return True
+
+
+class Execution(ToolRunContext):
+    """The registry's own side of the record."""
+
+    # Typed loosely here, and set by the stages that know these types: the module of the record
+    # stands below the module of the results.
+    final = False
+    """The outcome skips the post stage."""
+    silent = False
+    """Given up: no event, no stage, no finalizer any more."""
+    body_started = False
+
+    @property
+    def caller_aborted(self) -> bool:
+        """True if the caller no longer wants a result."""
+        return self._own.signal.aborted
+
+    @property
+    def gone(self) -> bool:
+        """True if nothing may happen any more on behalf of this execution."""
+        return self.silent or self._own.signal.abandoned
+
+    @property
+    def own_signal(self) -> AbortSignal:
+        """Follows the caller's signal; what `signal` is while no wrapper has replaced it."""
+        return self._own.signal
+
+    @property
+    def concluded(self) -> bool:
+        """True if `conclude_turn` was called."""
+        return self._concluded
+
+    def enter_signal(self, signal: AbortSignal) -> None:
+        """Make `signal` the one the body sees."""
+        _EXECUTION_SIGNALS.add(signal)
+        self._signal = signal
+
+    def reset_signal(self) -> None:
+        """Show the caller's signal again."""
+        self._signal = self._own.signal
+
+    def take_contexts(self) -> tuple[Message, ...]:
+        """The contexts deferred so far; they are handed out once."""
+        taken = tuple(self._contexts)
+        self._contexts.clear()
+        return taken
+
+    def abandon(self) -> None:
+        """Give the execution up, and all that were called with its signal."""
+        self._own.abandon()
+
+    def close(self) -> None:
+        """Freeze the record and let go of the caller's signal."""
+        self._closed = True
+        while self._removers:
+            self._removers.pop()()
+
+
+def under_abandoned(signal: AbortSignal) -> bool:
+    """True if `signal` belongs to an execution that was given up."""
+    return signal in _EXECUTION_SIGNALS and signal.abandoned

@@ -1,0 +1,140 @@
+"""Values against the schema subset."""
+
+import pytest
+from dsh_brand import JsonValue
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsh_tools import Violation, validate
+
+
+def found(schema: dict[str, JsonValue], value: JsonValue) -> list[tuple[str, str]]:
+    return [(v.path, v.kind) for v in validate(schema, value, label="value")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("string", ["", "1"], [1, None, ["a"]]),
+        ("number", [1, 1.5, 2**53], ["1", True, None]),
+        ("integer", [1, 2.0, -3], [1.5, False, "1"]),
+        ("boolean", [True, False], [0, 1, "true"]),
+        ("null", [None], [0, False, ""]),
+        ("object", [{}, {"a": 1}], [[], "x"]),
+        ("array", [[], [1]], [{}, "x"]),
+    ],
+)
+def test_T24_T25_nothing_is_coerced(kind: str, good: list[JsonValue], bad: list[JsonValue]) -> None:
+    assert [found({"type": kind}, value) for value in good] == [[]] * len(good)
+    assert [found({"type": kind}, value) for value in bad] == [[("value", "type")]] * len(bad)
+
+
+def test_T24_literals_keep_booleans_apart_from_numbers() -> None:
+    assert found({"type": "number", "enum": [1, 2]}, 1.0) == []
+    assert found({"type": "boolean", "const": True}, 1) == [("value", "type")]
+    assert found({"type": "integer", "enum": [1]}, 2) == [("value", "enum")]
+    assert found({"type": "integer", "const": 1}, 2) == [("value", "const")]
+
+
+def test_T26_extra_keys_pass_unless_forbidden_and_defaults_are_not_filled() -> None:
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"a": {"type": "string", "default": "x"}},
+        "required": ["a"],
+    }
+    assert found(schema, {"a": "", "z": 1}) == []
+    assert found(schema, {}) == [("a", "missing")]
+    assert found({**schema, "additionalProperties": False}, {"a": "", "z": 1}) == [
+        ("z", "additional")
+    ]
+
+
+def test_T27_all_violations_are_found_missing_names_first() -> None:
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {
+            "todos": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {"status": {"type": "string", "enum": ["done"]}, "n": {}},
+                    "required": ["status", "n"],
+                },
+            },
+            "b": {"type": "integer"},
+        },
+        "required": ["b", "c", "todos"],
+        "additionalProperties": False,
+    }
+    schema["properties"] = {**schema["properties"], "c": {}}  # type: ignore[dict-item]  # a dict
+    value: JsonValue = {"x": 1, "todos": [{"status": 1}, {"n": 0, "status": "open"}, 7], "b": "1"}
+    assert found(schema, value) == [
+        ("c", "missing"),
+        ("todos[0].n", "missing"),
+        ("todos[0].status", "type"),
+        ("todos[1].status", "enum"),
+        ("todos[2]", "type"),
+        ("b", "type"),
+        ("x", "additional"),
+    ]
+
+
+def test_T28_texts_quote_the_path_and_a_bounded_value() -> None:
+    (violation,) = validate({"type": "integer"}, "x" * 500, label="arguments")
+    assert violation.text.startswith("'arguments': expected an integer, not \"xxx")
+    assert len(violation.text) < 150
+
+
+def test_T28_odd_names_are_quoted_in_paths() -> None:
+    schema: dict[str, JsonValue] = {"type": "object", "properties": {"a.b": {"type": "null"}}}
+    assert found(schema, {"a.b": 1}) == [('["a.b"]', "type")]
+
+
+def test_T29_exactly_one_branch_must_fit() -> None:
+    schema: dict[str, JsonValue] = {"oneOf": [{"type": "integer"}, {"type": "number"}]}
+    assert found(schema, 1.5) == []
+    assert found(schema, 1) == [("value", "one-of")]
+    (violation,) = validate(schema, "x", label="value")
+    assert "fits 0" in violation.text
+
+
+def nested_schema(levels: int) -> dict[str, JsonValue]:
+    schema: dict[str, JsonValue] = {"type": "integer"}
+    for _ in range(levels):
+        schema = {"type": "array", "items": schema}
+    return schema
+
+
+def nested_value(levels: int) -> JsonValue:
+    value: JsonValue = "wrong"
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def test_T30_at_least_100_levels_are_walked_and_deeper_is_one_violation() -> None:
+    assert [kind for _, kind in found(nested_schema(100), nested_value(100))] == ["type"]
+    assert [kind for _, kind in found(nested_schema(900), nested_value(900))] == ["depth"]
+
+
+def test_T30_levels_under_a_free_node_do_not_count() -> None:
+    assert found({"type": "array", "items": {}}, nested_value(2900)) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(JSON)
+def test_T30_no_value_makes_the_validator_raise(value: JsonValue) -> None:
+    schema: dict[str, JsonValue] = {
+        "type": "object",
+        "properties": {"": {"oneOf": [{"type": "string", "const": "x"}, nested_schema(3)]}},
+        "required": [""],
+        "additionalProperties": False,
+    }
+    first: list[Violation] = validate(schema, value, label="value")
+    assert first == validate(schema, value, label="value")
