@@ -28,10 +28,11 @@ class ClientGoneError(Exception):
 class Connection:
     """A socket whose ends are under control: a clean close, or an abort the peer sees as reset."""
 
-    def __init__(self, accepted: socket.socket) -> None:
+    def __init__(self, accepted: socket.socket, client_port: int) -> None:
         accepted.setblocking(False)
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = accepted
+        self.client_port = client_port
         self._buffer = bytearray()
 
     async def request(self) -> Request | None:

@@ -6,6 +6,7 @@ Upstream: packages/llm/llm-mock/src/server.ts.
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Literal, Self
 
@@ -33,11 +34,15 @@ _PATH_END = "/chat/completions"
 class RecordedRequest:
     """One request that used up a step of the script."""
 
-    def __init__(self, path: str, headers: Mapping[str, str], body: JsonBody) -> None:
+    def __init__(
+        self, path: str, headers: Mapping[str, str], body: JsonBody, client_port: int = 0
+    ) -> None:
         self.path = path
         self.headers = headers
         """Names in lower case."""
         self.body = body
+        self.client_port = client_port
+        """Tells connections apart: equal for requests that share one."""
         self.scripted = ""
         """The behaviour the script names; `random` stays `random` here."""
         self.behaviour = ""
@@ -95,7 +100,7 @@ class MockServer:
         self._api_key = api_key
         self._strict = strict
         self._chance = random.Random(seed)
-        self._wanted_port = port
+        self._port = port
         self._observer = observer
         self._listener: socket.socket | None = None
         self._tasks: TaskGroup | None = None
@@ -107,8 +112,7 @@ class MockServer:
         """The bound port."""
         if self._listener is None:
             raise RuntimeError("the mock server runs inside `async with MockServer(...)` only")
-        port: int = self._listener.getsockname()[1]
-        return port
+        return self._port
 
     @property
     def base_url(self) -> str:
@@ -116,8 +120,9 @@ class MockServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     async def __aenter__(self) -> Self:
-        self._listener = socket.create_server(("127.0.0.1", self._wanted_port), backlog=128)
+        self._listener = socket.create_server(("127.0.0.1", self._port), backlog=128)
         self._listener.setblocking(False)
+        self._port = self._listener.getsockname()[1]
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         self._tasks.start_soon(self._serve, self._listener, name="mock-server")
@@ -148,10 +153,10 @@ class MockServer:
                     while True:
                         await anyio.wait_readable(listener)
                         try:
-                            accepted, _ = listener.accept()
+                            accepted, address = listener.accept()
                         except (BlockingIOError, ConnectionError):
                             continue
-                        connections.start_soon(self._converse, Connection(accepted))
+                        connections.start_soon(self._converse, Connection(accepted, address[1]))
         finally:
             anyio.notify_closing(listener)
             listener.close()
@@ -176,7 +181,7 @@ class MockServer:
         if refusal is not None or body is None:
             await _play(connection, refusal or _bad_json(), lambda: None)
             return True
-        record = RecordedRequest(request.path, request.headers, body)
+        record = RecordedRequest(request.path, request.headers, body, connection.client_port)
         self.requests.append(record)
         try:
             return await self._play_step(connection, record)
@@ -273,10 +278,8 @@ async def _play(connection: Connection, reply: Reply, sent: Callable[[], None]) 
 
 
 async def _refuse_unreadable(connection: Connection, message: str) -> None:
-    try:
+    with suppress(ClientGoneError):
         await _play(connection, _client_error(400, message), lambda: None)
-    except ClientGoneError:
-        pass  # nobody left to tell
 
 
 def _steps(script: Sequence[Step] | Reply | Callable[[JsonBody], Reply]) -> Sequence[Step]:

@@ -1,0 +1,125 @@
+"""What the adapter needs of an HTTP library, and the abort that interrupts its waits."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, TypeVar
+
+import anyio
+import msgspec
+
+from dsh_brand import Secret
+from dsh_llm import AbortSignal, LlmError, codes
+
+T = TypeVar("T")
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One POST."""
+
+    url: str
+    headers: Mapping[str, str]
+    body: bytes
+    key: Secret | None = None
+    """Sent as bearer token; revealed by the engine only."""
+    idle_s: float
+    """Bound of each single wait on the network."""
+
+
+class Reply(Protocol):
+    """An answer whose head is there."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Response headers; lookup ignores letter case."""
+        ...
+
+    async def read(self) -> bytes:
+        """The next bytes of the body, empty at its end.
+
+        Raises:
+            LlmError: `TIMEOUT`, `TRANSPORT` or `ABORTED`; the connection is closed then.
+        """
+        ...
+
+    async def aclose(self, *, drain: bool) -> None:
+        """Give the connection back, or close it if the body is not at its end.
+
+        Args:
+            drain: Read a rest that arrives within a short time, so that the connection is reused.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """Opens replies."""
+
+    async def open(self, request: HttpRequest, guard: "Guard") -> Reply:
+        """Send a request and wait for the head of its answer.
+
+        Raises:
+            LlmError: `TIMEOUT`, `TRANSPORT` or `ABORTED`.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
+
+def aborted() -> LlmError:
+    """The failure of a call whose caller asked to stop."""
+    return LlmError("the request was aborted by its caller", codes.ABORTED)
+
+
+class Guard:
+    """Lets the caller's abort, or a close from another task, interrupt the wait of one attempt.
+
+    Each wait has one cancel scope, which is left before the wait returns.
+    """
+
+    def __init__(self, signal: AbortSignal | None) -> None:
+        self._scope: anyio.CancelScope | None = None
+        self._left = anyio.Event()
+        self._interrupted = False
+        self._detach: Callable[[], None] | None = None
+        if signal is not None:
+            self._detach = signal.observe(self._interrupt)
+
+    async def wait(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Run one wait.
+
+        Raises:
+            LlmError: `ABORTED`: the caller stopped it, before it began or while it ran.
+            RuntimeError: Another task waits on the same attempt.
+        """
+        if self._interrupted:
+            raise aborted()
+        if self._scope is not None:
+            raise RuntimeError("two tasks iterate one stream; give each a stream of its own")
+        try:
+            with anyio.CancelScope() as self._scope:
+                return await wait()
+        finally:
+            self._scope = None
+            self._left.set()
+        raise aborted()
+
+    async def stop(self) -> None:
+        """End the guard: interrupt a wait of another task and return once that task has left."""
+        if self._detach is not None:
+            self._detach()
+            self._detach = None
+        if self._scope is not None:
+            self._left = anyio.Event()
+            self._interrupt()
+            await self._left.wait()
+        self._interrupted = True
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        if self._scope is not None:
+            self._scope.cancel()

@@ -1,0 +1,89 @@
+"""What is known about named providers (L118, L119)."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from .routes import MaxTokensField, ReasoningField, SystemRole, ThinkingFormat
+
+PresetName = Literal["deepseek", "openai", "openrouter", "vllm", "ollama", "llama.cpp", "generic"]
+
+
+class Preset(msgspec.Struct, frozen=True, kw_only=True):
+    """Defaults of a provider; each can be set otherwise in the profile."""
+
+    name: str
+    base_url: str | None = None
+    base_url_env: str | None = None
+    """Variable that replaces `base_url` when the profile gives none."""
+    api_key_env: str | None = None
+    system_role: SystemRole = "system"
+    max_tokens_field: MaxTokensField = "max_tokens"
+    reasoning_field: ReasoningField = "none"
+    stream_usage: bool = True
+    thinking_format: ThinkingFormat = "none"
+    efforts: tuple[str, ...] = ()
+    default_effort: str | None = None
+    context_window: int | None = None
+    max_tokens: int | None = None
+    input_modalities: tuple[str, ...] | None = None
+
+
+PRESETS: Mapping[PresetName, Preset] = {
+    "deepseek": Preset(
+        name="DeepSeek",
+        base_url="https://api.deepseek.com",
+        base_url_env="DEEPSEEK_BASE_URL",
+        api_key_env="DEEPSEEK_API_KEY",
+        reasoning_field="reasoning_content",
+        thinking_format="deepseek",
+        efforts=("off", "low", "high", "max"),
+        default_effort="high",
+        context_window=1_000_000,
+        max_tokens=256_000,
+        input_modalities=("text",),
+    ),
+    "openai": Preset(
+        name="OpenAI",
+        base_url="https://api.openai.com/v1",
+        api_key_env="OPENAI_API_KEY",
+        max_tokens_field="max_completion_tokens",
+        thinking_format="effort",
+        efforts=("minimal", "low", "medium", "high"),
+    ),
+    "openrouter": Preset(
+        name="OpenRouter",
+        base_url="https://openrouter.ai/api/v1",
+        api_key_env="OPENROUTER_API_KEY",
+        reasoning_field="reasoning",
+        thinking_format="effort",
+        efforts=("low", "medium", "high"),
+    ),
+    "vllm": Preset(
+        name="vLLM",
+        base_url="http://127.0.0.1:8000/v1",
+        reasoning_field="reasoning_content",
+    ),
+    "ollama": Preset(
+        name="Ollama",
+        base_url="http://127.0.0.1:11434/v1",
+        reasoning_field="reasoning",
+    ),
+    "llama.cpp": Preset(
+        name="llama.cpp",
+        base_url="http://127.0.0.1:8080/v1",
+        reasoning_field="reasoning_content",
+    ),
+    "generic": Preset(name="OpenAI-compatible service", reasoning_field="reasoning_content"),
+}
+
+_BY_ROUTE: Mapping[str, PresetName] = {"deepseek-official": "deepseek"}
+
+
+def preset_for(route: str, chosen: PresetName | None) -> Preset:
+    """The chosen preset, else the one that the route is named after, else the generic one."""
+    name = chosen or _BY_ROUTE.get(route)
+    if name is None:
+        return next((p for key, p in PRESETS.items() if key == route), PRESETS["generic"])
+    return PRESETS[name]

@@ -1,0 +1,214 @@
+"""Chat-completions frames to stream chunks.
+
+Upstream: packages/llm/llm-openai/src/stream.ts.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from dsh_brand import scrub_surrogates
+from dsh_llm import (
+    BlockEnd,
+    BlockStart,
+    ErrorFinish,
+    FinishChunk,
+    FinishReason,
+    LlmError,
+    LlmFailure,
+    MaxTokensFinish,
+    StopFinish,
+    StreamChunk,
+    ToolCallsFinish,
+    UsageChunk,
+    codes,
+)
+
+from .calls import CallTable
+from .classify import ErrorFacts, error_facts, payload_code
+from .payloads import Delta, Payload, ProviderFault, ToolFragment, Usage, read_payload
+from .sse import Frame
+from .tracks import TextTrack, Track
+from .usage import token_usage, usable
+
+_STOP_WORDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
+_CALL_WORDS = frozenset({"tool_calls", "function_call", "tool_use"})
+_LENGTH_WORDS = frozenset({"length", "max_tokens", "model_length"})
+_FAULT_WORDS = {
+    "network_error": codes.TRANSPORT,
+    "connection_error": codes.TRANSPORT,
+    "timeout": codes.TIMEOUT,
+    "server_error": codes.SERVER,
+    "internal_error": codes.SERVER,
+    "overloaded": codes.SERVER,
+    "rate_limit": codes.RATE_LIMIT,
+}
+"""Finish words that name a fault of the way rather than of the request."""
+
+
+class ChunkTranslator:
+    """Folds the frames of one response into chunks.
+
+    Args:
+        label: How the route is named to people.
+        redact: Takes the credential out of provider text.
+        request_id: The provider's id of the request, from the response headers.
+    """
+
+    def __init__(
+        self, label: str, redact: Callable[[str], str], request_id: str | None = None
+    ) -> None:
+        self.finished = False
+        """The terminal event was seen; nothing after it is looked at."""
+        self._label = label
+        self._redact = redact
+        self._request_id = request_id
+        self._reasoning: TextTrack | None = None
+        self._text: TextTrack | None = None
+        self._calls = CallTable()
+        self._open: list[Track] = []
+        self._usage: Usage | None = None
+        self._finish_word = ""
+
+    def frame(self, frame: Frame) -> list[StreamChunk]:
+        """The chunks of one frame.
+
+        Raises:
+            LlmError: `MALFORMED_RESPONSE`.
+        """
+        if frame.data[:1] != b"{" and frame.data.strip() == b"[DONE]":
+            return self._complete()
+        payload = read_payload(frame.data, event=frame.event, document=frame.document)
+        if isinstance(payload, ProviderFault):
+            return self._fail(payload)
+        out: list[StreamChunk] = []
+        self._take(payload, out)
+        if frame.document:
+            out += self._complete()
+        return out
+
+    def end(self) -> list[StreamChunk]:
+        """The chunks of a clean end of the body.
+
+        Raises:
+            LlmError: `STREAM_CLOSED`: neither the end mark nor a finish reason was seen.
+        """
+        if not self._finish_word:
+            raise LlmError(
+                f"{self._label} closed the stream without a finish reason or the end mark",
+                codes.STREAM_CLOSED,
+                request_id=self._request_id,
+            )
+        return self._complete()
+
+    def _take(self, payload: Payload, out: list[StreamChunk]) -> None:
+        if usable(payload.usage):
+            self._usage = payload.usage
+        for choice in payload.choices or ():
+            if choice.index:
+                continue
+            if usable(choice.usage):
+                self._usage = choice.usage
+            delta = choice.delta if choice.delta is not None else choice.message
+            if delta is not None:
+                self._take_delta(delta, out)
+            if choice.finish_reason:
+                self._finish_word = choice.finish_reason
+
+    def _take_delta(self, delta: Delta, out: list[StreamChunk]) -> None:
+        thought = delta.reasoning_content or delta.reasoning
+        if thought:
+            if self._reasoning is None:
+                self._reasoning = self._begin_text("reasoning", out)
+            _grow(self._reasoning, thought, out)
+        said = delta.content or ""
+        if delta.refusal:
+            said += delta.refusal
+        if said:
+            if self._text is None:
+                self._text = self._begin_text("text", out)
+            _grow(self._text, said, out)
+        if delta.tool_calls is not None:
+            for fragment in delta.tool_calls:
+                self._take_fragment(fragment, out)
+        if delta.function_call is not None:
+            self._take_fragment(ToolFragment(index=0, function=delta.function_call), out)
+
+    def _begin_text(self, kind: Literal["text", "reasoning"], out: list[StreamChunk]) -> TextTrack:
+        track = TextTrack(kind, len(self._open))
+        self._open.append(track)
+        out.append(BlockStart(track.index, kind))
+        return track
+
+    def _take_fragment(self, fragment: ToolFragment, out: list[StreamChunk]) -> None:
+        call = self._calls.find(fragment)
+        opened = call is None
+        if call is None:
+            call = self._calls.begin(fragment, len(self._open))
+            self._open.append(call)
+            out.append(BlockStart(call.index, "tool-call"))
+        function = fragment.function
+        name = scrub_surrogates(function.name) if function and function.name else call.name
+        renamed = name != call.name
+        call.name = name
+        piece = call.growing.add(function.arguments) if function and function.arguments else ""
+        if piece or opened or renamed:
+            out.append(call.delta(piece))
+
+    def _complete(self) -> list[StreamChunk]:
+        out: list[StreamChunk] = []
+        for track in self._open:
+            rest = track.growing.rest()
+            if rest:
+                out.append(track.delta(rest))
+        out += [BlockEnd(track.index, track.block()) for track in self._open]
+        return self._finish(self._finish_reason(), out)
+
+    def _finish(self, reason: FinishReason, out: list[StreamChunk]) -> list[StreamChunk]:
+        self.finished = True
+        if self._usage is not None:
+            out.append(UsageChunk(token_usage(self._usage)))
+        out.append(FinishChunk(reason))
+        return out
+
+    def _finish_reason(self) -> FinishReason:
+        word = self._finish_word
+        if word in _CALL_WORDS:
+            return ToolCallsFinish()
+        if word in _LENGTH_WORDS:
+            return MaxTokensFinish()
+        if word and word not in _STOP_WORDS:
+            shown = self._redact(scrub_surrogates(word))
+            code = _FAULT_WORDS.get(word, shown.upper())
+            return self._error(f"{self._label} ended the stream with finish reason {shown!r}", code)
+        if not self._open:
+            message = f"{self._label} completed the response without any content"
+            return self._error(message, codes.EMPTY_RESPONSE)
+        return StopFinish()
+
+    def _fail(self, fault: ProviderFault) -> list[StreamChunk]:
+        if usable(fault.usage):
+            self._usage = fault.usage
+        facts = (error_facts(fault.body) or ErrorFacts()).redacted(self._redact)
+        code, status = payload_code(facts)
+        message = facts.message or f"{self._label} reported an error inside the stream"
+        reason = self._error(message, code, status, fault.body.get("request_id"))
+        return self._finish(reason, [])
+
+    def _error(
+        self, message: str, code: str, status: int | None = None, request_id: object = None
+    ) -> ErrorFinish:
+        last_resort = request_id if isinstance(request_id, str) and request_id else None
+        return ErrorFinish(
+            LlmFailure(
+                message=scrub_surrogates(message),
+                code=code,
+                status=status,
+                request_id=self._request_id or last_resort,
+            )
+        )
+
+
+def _grow(track: TextTrack, text: str, out: list[StreamChunk]) -> None:
+    piece = track.growing.add(text)
+    if piece:
+        out.append(track.delta(piece))

@@ -1,0 +1,95 @@
+"""Open blocks of a response: text that grows, and half characters that wait for their partner."""
+
+from typing import Literal
+
+from dsh_brand import pair_surrogates, scrub_surrogates
+from dsh_llm import (
+    CallId,
+    ReasoningBlock,
+    ReasoningDelta,
+    TextBlock,
+    TextDelta,
+    ToolCallBlock,
+    ToolCallDelta,
+)
+
+
+class GrowingText:
+    """Text in pieces; each piece that comes out encodes, and together they are the text."""
+
+    __slots__ = ("_half", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._half = ""
+
+    def add(self, text: str) -> str:
+        """Take a piece in; what of it can be sent on now."""
+        if self._half or not text.isascii():
+            text = pair_surrogates(self._half + text)
+            self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+            text = scrub_surrogates(text[:-1] if self._half else text)
+        if text:
+            self._parts.append(text)
+        return text
+
+    def rest(self) -> str:
+        """What is left to send at the end: U+FFFD for a half whose partner never came."""
+        if not self._half:
+            return ""
+        self._half = ""
+        self._parts.append("\ufffd")
+        return "\ufffd"
+
+    def text(self) -> str:
+        """All of it."""
+        return "".join(self._parts)
+
+
+class TextTrack:
+    """The text block or the reasoning block of a response."""
+
+    __slots__ = ("growing", "index", "kind")
+
+    def __init__(self, kind: Literal["text", "reasoning"], index: int) -> None:
+        self.kind = kind
+        self.index = index
+        self.growing = GrowingText()
+
+    def delta(self, piece: str) -> TextDelta | ReasoningDelta:
+        """The chunk of a piece."""
+        if self.kind == "text":
+            return TextDelta(self.index, piece)
+        return ReasoningDelta(self.index, piece)
+
+    def block(self) -> TextBlock | ReasoningBlock:
+        """The block as it is now."""
+        text = self.growing.text()
+        return TextBlock(text) if self.kind == "text" else ReasoningBlock(text)
+
+
+class CallTrack:
+    """One tool call of a response."""
+
+    __slots__ = ("given_id", "growing", "id", "index", "name")
+
+    def __init__(self, index: int, call_id: CallId, given_id: str) -> None:
+        self.index = index
+        self.id = call_id
+        """The id on all chunks; generated where the provider gave none or gave one twice."""
+        self.given_id = given_id
+        """The provider's id, empty while it gave none."""
+        self.name = ""
+        self.growing = GrowingText()
+
+    def delta(self, piece: str) -> ToolCallDelta:
+        """The chunk of a piece of the arguments."""
+        name = self.name or None
+        return ToolCallDelta(index=self.index, id=self.id, name=name, arguments_delta=piece)
+
+    def block(self) -> ToolCallBlock:
+        """The call as it is now."""
+        return ToolCallBlock(self.id, self.name, self.growing.text())
+
+
+Track = TextTrack | CallTrack

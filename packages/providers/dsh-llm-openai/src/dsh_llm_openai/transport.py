@@ -1,0 +1,160 @@
+"""The HTTP engine on httpx: the one module that knows the library.
+
+It is imported when the first request opens, since httpx takes longer to import than everything
+else of this package.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from typing import TypeVar, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import httpx
+
+from dsh_llm import LlmError, codes
+
+from .engine import Guard, HttpRequest
+
+T = TypeVar("T")
+
+_CLOSE_GRACE_S = 2.0
+_DRAIN_GRACE_S = 0.1
+_FAULTS = (httpx.HTTPError, httpx.StreamError, OSError, anyio.BrokenResourceError)
+
+
+def shown_endpoint(url: str) -> str:
+    """The endpoint for messages: no user info, query or fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the host is this machine, which no proxy must stand in front of."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+class HttpxEngine:
+    """httpx clients, made when first needed: loopback endpoints go around configured proxies."""
+
+    def __init__(self) -> None:
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+
+    async def open(self, request: HttpRequest, guard: Guard) -> "HttpxReply":
+        """See `Engine.open`."""
+        client = self._client(proxied=not is_loopback(request.url))
+        headers = dict(request.headers)
+        if request.key is not None:
+            headers["authorization"] = f"Bearer {request.key.reveal()}"
+        sent = client.build_request(
+            "POST",
+            request.url,
+            content=request.body,
+            headers=headers,
+            timeout=httpx.Timeout(request.idle_s, pool=None),
+        )
+        endpoint = shown_endpoint(request.url)
+        response = await _translated(
+            endpoint, request.idle_s, lambda: guard.wait(lambda: client.send(sent, stream=True))
+        )
+        return HttpxReply(response, guard, endpoint, request.idle_s)
+
+    async def aclose(self) -> None:
+        """See `Engine.aclose`."""
+        clients = list(self._clients.values())
+        self._clients.clear()
+        with anyio.CancelScope(shield=True), anyio.move_on_after(_CLOSE_GRACE_S):
+            for client in clients:
+                await client.aclose()
+
+    def _client(self, *, proxied: bool) -> httpx.AsyncClient:
+        client = self._clients.get(proxied)
+        if client is None:
+            client = self._clients[proxied] = httpx.AsyncClient(
+                trust_env=proxied,
+                follow_redirects=False,
+                limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+            )
+        return client
+
+
+class HttpxReply:
+    """One response, read as it arrives."""
+
+    def __init__(
+        self, response: httpx.Response, guard: Guard, endpoint: str, idle_s: float
+    ) -> None:
+        self._response = response
+        self._guard = guard
+        self._endpoint = endpoint
+        self._idle_s = idle_s
+        # An async generator: nothing less has the `aclose` that ends it.
+        self._blocks = cast("AsyncGenerator[bytes, None]", response.aiter_raw())
+        self._begun = False
+        self._ended = False
+        self._closed = False
+
+    @property
+    def status(self) -> int:
+        """See `Reply.status`."""
+        return self._response.status_code
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """See `Reply.headers`."""
+        return self._response.headers
+
+    async def read(self) -> bytes:
+        """See `Reply.read`."""
+        return await _translated(self._endpoint, self._idle_s, lambda: self._guard.wait(self._next))
+
+    async def aclose(self, *, drain: bool) -> None:
+        """See `Reply.aclose`."""
+        if self._closed:
+            return
+        self._closed = True
+        with anyio.CancelScope(shield=True):
+            await self._guard.stop()
+            if drain:
+                await self._run_out()
+            with anyio.move_on_after(_CLOSE_GRACE_S):
+                await self._response.aclose()
+            # The library's generators end by themselves on the closed connection; left suspended,
+            # they would be finalized by the garbage collector.
+            await self._run_out()
+            await self._blocks.aclose()
+
+    async def _next(self) -> bytes:
+        self._begun = True
+        try:
+            async for block in self._blocks:
+                if block:
+                    return block
+        except BaseException:
+            self._ended = True  # the library has closed the connection on its way out
+            raise
+        self._ended = True
+        return b""
+
+    async def _run_out(self) -> None:
+        with anyio.move_on_after(_DRAIN_GRACE_S):
+            with suppress(*_FAULTS):  # a rest that nobody asked for
+                while self._begun and not self._ended:
+                    await self._next()
+
+
+async def _translated(endpoint: str, idle_s: float, wait: Callable[[], Awaitable[T]]) -> T:
+    try:
+        return await wait()
+    except httpx.TimeoutException as error:
+        message = f"no answer from {endpoint} within {idle_s:g} s"
+        raise LlmError(message, codes.TIMEOUT, cause=error) from error
+    except _FAULTS as error:
+        reason = str(error) or type(error).__name__
+        message = f"cannot talk to {endpoint}: {reason}"
+        raise LlmError(message, codes.TRANSPORT, cause=error) from error
