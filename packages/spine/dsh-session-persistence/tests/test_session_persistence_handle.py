@@ -106,7 +106,7 @@ async def test_S106_close_waits_for_what_runs_and_everybody_waits_for_close() ->
                 await anyio.lowlevel.checkpoint()
             tasks.start_soon(handle.close)
             tasks.start_soon(handle.close)
-            await anyio.lowlevel.checkpoint()
+            await wait_all_tasks_blocked()
             assert handle.closed
             with pytest.raises(SessionHandleClosedError):
                 await handle.read()

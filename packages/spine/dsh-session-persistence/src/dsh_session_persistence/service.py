@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 import anyio
 import anyio.to_thread
 
-from dsh_cordis import Context, InactiveError, Service
+from dsh_cordis import Context, InactiveError, Service, scope_of
 from dsh_session import (
     SessionDisposed,
     SessionEventAppended,
@@ -62,12 +62,15 @@ class SessionPersistence(Service):
         self._limiter = anyio.CapacityLimiter(_STORE_THREADS)
         self._writers: dict[SessionId, SessionHandle | None] = {}
         self._readers: set[SessionHandle] = set()
+        self._unloaded = False
         # Registered first, so undone last: no event arrives any more when the handles close.
         ctx.effect(lambda: self._close_all, label="close session handles")
-        ctx.on(SessionEventAppended, self._on_event, everywhere=True)
-        ctx.on(SessionFlush, self._on_flush, everywhere=True)
-        ctx.on(SessionDisposed, self._retire, everywhere=True)
-        ctx.on(SessionDisposed, self._on_disposed, everywhere=True)
+        # A handle may belong to a session of any scope, wherever this store is mounted.
+        everywhere = scope_of(ctx) is not None
+        ctx.on(SessionEventAppended, self._on_event, everywhere=everywhere)
+        ctx.on(SessionFlush, self._on_flush, everywhere=everywhere)
+        ctx.on(SessionDisposed, self._retire, everywhere=everywhere)
+        ctx.on(SessionDisposed, self._on_disposed, everywhere=everywhere)
 
     async def create(self, header: SessionHeader, inherited_event_count: int = 0) -> SessionHandle:
         """Claim a new session and return its write handle.
@@ -127,19 +130,20 @@ class SessionPersistence(Service):
             writer = self._writers.get(session_id)
             if writer is None:
                 raise
-            return pending_snapshot(writer.header)
+        if writer.materialized:
+            # Written between the look into the store and the look at the claims.
+            return await self._blocking(lambda: self._store.stat(session_id))
+        return pending_snapshot(writer.header)
 
     async def list(self) -> SessionListing:
         """Describe all sessions by their headers; what cannot be read is a problem entry."""
+        # Taken first: one that is written meanwhile is in the store's listing or still in this.
+        pending = [writer.header for writer in self._open_writers() if not writer.materialized]
         listing = await self._blocking(self._store.list)
         known = {snapshot.header.id for snapshot in listing.sessions}
-        pending = [
-            pending_snapshot(writer.header)
-            for session_id, writer in self._writers.items()
-            if writer is not None and not writer.materialized and session_id not in known
-        ]
+        unwritten = [pending_snapshot(header) for header in pending if header.id not in known]
         return SessionListing(
-            sessions=(*listing.sessions, *pending), problems=tuple(listing.problems)
+            sessions=(*listing.sessions, *unwritten), problems=tuple(listing.problems)
         )
 
     async def flush(self) -> None:
@@ -160,7 +164,7 @@ class SessionPersistence(Service):
             opened = PendingLog(self._store, writer)
         handle = self._handle(opened, "read")
         self._readers.add(handle)
-        return handle
+        return await self._kept(handle)
 
     async def _claim(
         self, session_id: SessionId, opener: Callable[[], SessionLog]
@@ -174,6 +178,13 @@ class SessionPersistence(Service):
             del self._writers[session_id]
             raise
         self._writers[session_id] = handle
+        return await self._kept(handle)
+
+    async def _kept(self, handle: SessionHandle) -> SessionHandle:
+        """Hand the handle out, unless the store went down while it was opened."""
+        if self._unloaded:
+            await handle.close()
+            raise InactiveError(self.key, f"opening session {handle.id!r}")
         return handle
 
     def _handle(self, opened: SessionLog, access: Access) -> SessionHandle:
@@ -233,6 +244,7 @@ class SessionPersistence(Service):
             await writer.close()
 
     async def _close_all(self) -> None:
+        self._unloaded = True
         handles = [*self._open_writers(), *self._readers]
         await _settle_all("closing sessions failed", handles, SessionHandle.close)
 

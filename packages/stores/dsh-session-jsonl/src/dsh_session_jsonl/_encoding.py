@@ -10,7 +10,7 @@ from dsh_session_jsonl import zstd_frames
 from dsh_session_jsonl.layout import Compression
 from dsh_session_persistence import SessionPersistenceCorruptionError
 
-_HEADER_CHUNK: Final = 1 << 16
+_HEADER_CHUNK: Final = 1 << 12
 _HEADER_LIMIT: Final = 1 << 24
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from dsh_session import EndSeed, SessionEvent, SessionHeader
+from dsh_session import SessionEvent, SessionHeader, inherited_count_of
 from dsh_session_jsonl._scan import LogScan
 from dsh_session_jsonl.layout import Compression
 from dsh_session_persistence import SessionLog, SessionPersistenceError
@@ -28,14 +28,6 @@ def revision_of(status: os.stat_result) -> str:
     return "-".join(f"{part:x}" for part in parts)
 
 
-def inherited_count(events: Sequence[SessionEvent]) -> int:
-    """Length of the fork prefix: the seq of the last marker that says so."""
-    for event in reversed(events):
-        if isinstance(event.data, EndSeed) and event.data.inherited:
-            return event.seq
-    return 0
-
-
 class LogReader(SessionLog):
     """A log opened for reading; reads on from where it was when the file only grew."""
 
@@ -49,7 +41,7 @@ class LogReader(SessionLog):
         self._served: Sequence[SessionEvent] = ()
         self.read()
         self._header = self._scan.header
-        self._inherited = inherited_count(self._served) if self._header.is_seeded else 0
+        self._inherited = inherited_count_of(self._served)
 
     @property
     @override

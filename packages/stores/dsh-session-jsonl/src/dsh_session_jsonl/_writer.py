@@ -11,7 +11,13 @@ from dsh_session import SessionEvent, SessionHeader
 from dsh_session_jsonl._encoding import framed, header_line, rows
 from dsh_session_jsonl._lease import Lease
 from dsh_session_jsonl._reader import LogReader
-from dsh_session_jsonl.durable_files import append_durably, cut_durably, make_folders, publish
+from dsh_session_jsonl.durable_files import (
+    append_durably,
+    cut_durably,
+    make_folders,
+    open_to_append,
+    publish,
+)
 from dsh_session_jsonl.layout import Compression
 from dsh_session_persistence import (
     SessionAlreadyExistsError,
@@ -51,27 +57,22 @@ class LogWriter(SessionLog):
         self._lost: str | None = None
 
     @classmethod
-    def resume(cls, path: Path, compression: Compression, lease: Lease) -> "LogWriter":
-        """Go on with a stored log whose lease is held; on failure the lease stays with the caller.
-
-        Raises:
-            SessionFormatUnsupportedError: The log needs another build.
-            SessionPersistenceCorruptionError: The stored bytes are no valid log.
-        """
-        reader = LogReader(path, compression)
+    def resume(cls, reader: LogReader, lease: Lease) -> "LogWriter":
+        """Go on with a stored log that was read under `lease`, which belongs to the writer now."""
+        scan = reader.scan
         log = cls(
-            path,
-            compression,
+            scan.path,
+            scan.compression,
             reader.header,
             reader.inherited_event_count,
             check_absent=lambda: None,
         )
-        log._events = list(reader.read())
-        log._size = reader.scan.good_end
-        log._owed = tuple(log._events[len(log._events) - reader.scan.unframed :])
-        log._file = os.open(path, os.O_WRONLY | os.O_APPEND)
-        log._tail_torn = os.fstat(log._file).st_size != log._size
+        log._file = open_to_append(scan.path)
         log._lease = lease
+        log._events = list(reader.read())
+        log._owed = tuple(scan.events[len(scan.events) - scan.unframed :])
+        log._size = scan.good_end
+        log._tail_torn = os.fstat(log._file).st_size != log._size
         return log
 
     @property
@@ -121,6 +122,7 @@ class LogWriter(SessionLog):
             if self._file is None:
                 self._materialize(b"")
             else:
+                self._check_owned(self._file)
                 os.fsync(self._file)
 
     @override
@@ -144,7 +146,7 @@ class LogWriter(SessionLog):
                 publish(self._path, data)
             except FileExistsError as error:
                 raise SessionAlreadyExistsError(self._header.id, str(self._path)) from error
-            self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
+            self._file = open_to_append(self._path)
         except BaseException:
             self._release()
             raise

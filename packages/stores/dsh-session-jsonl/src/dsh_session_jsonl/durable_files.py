@@ -3,6 +3,15 @@
 import os
 import secrets
 from pathlib import Path
+from typing import Final
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+"""Windows alone has a text mode, which would translate line ends."""
+
+
+def open_to_append(path: Path) -> int:
+    """Open an existing file so that every write goes to its end."""
+    return os.open(path, os.O_WRONLY | os.O_APPEND | _BINARY)
 
 
 def write_durably(descriptor: int, data: bytes) -> None:
@@ -48,7 +57,7 @@ def publish(target: Path, data: bytes) -> None:
         FileExistsError: There is a file; it is untouched.
     """
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
     try:
         try:
             write_durably(descriptor, data)
@@ -57,7 +66,12 @@ def publish(target: Path, data: bytes) -> None:
         _link_without_overwrite(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
-    sync_folder(target.parent)
+    try:
+        sync_folder(target.parent)
+    except BaseException:
+        # A name that may not survive a crash is no name: the caller tries again.
+        target.unlink(missing_ok=True)
+        raise
 
 
 def make_folders(folder: Path) -> None:

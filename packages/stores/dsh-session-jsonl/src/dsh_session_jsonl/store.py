@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -89,19 +89,14 @@ class JsonlStore(SessionLogStore):
     def open(self, session_id: SessionId, access: Access) -> SessionLog:
         place = self._find(session_id)
         if access == "read":
-            log: SessionLog = LogReader(self._native(place), self.compression)
-            self._check_identity(place, log.header)
-            return log
+            return self._read_log(place)
         lease = Lease.acquire(place.folder, session_id)
         try:
             # Looked at again: another writer may have published a later generation meanwhile.
-            place = self._find(session_id)
-            log = LogWriter.resume(self._native(place), self.compression, lease)
-            self._check_identity(place, log.header)
+            return LogWriter.resume(self._read_log(self._find(session_id)), lease)
         except BaseException:
             lease.release()
             raise
-        return log
 
     @override
     def stat(self, session_id: SessionId) -> SessionPersistenceSnapshot:
@@ -109,26 +104,27 @@ class JsonlStore(SessionLogStore):
 
     @override
     def list(self) -> SessionListing:
-        sessions: dict[SessionId, tuple[_Place, SessionPersistenceSnapshot]] = {}
-        twice: dict[SessionId, list[Path]] = {}
+        places: dict[SessionId, list[_Place]] = {}
+        sessions: dict[SessionId, SessionPersistenceSnapshot] = {}
         problems: list[ListingProblem] = []
-        for place in self._all_places():
+        for folder in self._session_folders(problems):
             try:
-                snapshot = self._snapshot(place)
+                for place in self._place(folder):
+                    snapshot = self._snapshot(place)
+                    sessions[snapshot.header.id] = snapshot
+                    places.setdefault(snapshot.header.id, []).append(place)
             except (HarnessError, OSError) as error:
-                problems.append(_problem(place, error))
-                continue
-            session_id = snapshot.header.id
-            if session_id in sessions:
-                twice.setdefault(session_id, [sessions[session_id][0].path]).append(place.path)
-            sessions[session_id] = (place, snapshot)
-        for session_id, paths in twice.items():
-            place, _ = sessions.pop(session_id)
-            problems.append(_problem(place, _stored_twice(session_id, paths)))
-        return SessionListing(
-            sessions=tuple(snapshot for _, snapshot in sessions.values()),
-            problems=tuple(problems),
-        )
+                problems.append(_problem(folder, error))
+        for session_id, found in places.items():
+            if len(found) > 1:
+                del sessions[session_id]
+                problems.append(_problem(found[0].folder, _stored_twice(session_id, found)))
+        return SessionListing(sessions=tuple(sessions.values()), problems=tuple(problems))
+
+    def _read_log(self, place: _Place) -> LogReader:
+        reader = LogReader(self._native(place), self.compression)
+        self._check_identity(place, reader.header)
+        return reader
 
     def _snapshot(self, place: _Place) -> SessionPersistenceSnapshot:
         path = self._native(place)
@@ -145,7 +141,7 @@ class JsonlStore(SessionLogStore):
         if not places:
             raise SessionPersistenceNotFoundError(session_id)
         if len(places) > 1:
-            raise _stored_twice(session_id, [place.path for place in places])
+            raise _stored_twice(session_id, places)
         return places[0]
 
     def _places(self, session_id: SessionId) -> Iterator[_Place]:
@@ -153,10 +149,12 @@ class JsonlStore(SessionLogStore):
         for project in self._projects():
             yield from self._place(project / segment)
 
-    def _all_places(self) -> Iterator[_Place]:
+    def _session_folders(self, problems: MutableSequence[ListingProblem]) -> Iterator[Path]:
         for project in self._projects():
-            for folder in sorted(_folders(project)):
-                yield from self._place(folder)
+            try:
+                yield from sorted(_folders(project))
+            except OSError as error:
+                problems.append(ListingProblem(location=str(project), error=error))
 
     def _place(self, folder: Path) -> Iterator[_Place]:
         """The log that counts in a session's folder: the highest generation, if there is any.
@@ -232,10 +230,9 @@ def _folders(parent: Path) -> list[Path]:
         return []
 
 
-def _problem(place: _Place, error: Exception) -> ListingProblem:
-    return ListingProblem(
-        location=str(place.path), error=error, session_id=_id_of_segment(place.folder.name)
-    )
+def _problem(folder: Path, error: Exception) -> ListingProblem:
+    location = getattr(error, "location", None) or str(folder)
+    return ListingProblem(location=location, error=error, session_id=_id_of_segment(folder.name))
 
 
 def _id_of_segment(segment: str) -> SessionId | None:
@@ -245,8 +242,10 @@ def _id_of_segment(segment: str) -> SessionId | None:
     return SessionId(session_id) if session_segment(session_id) == segment else None
 
 
-def _stored_twice(session_id: SessionId, paths: list[Path]) -> SessionPersistenceCorruptionError:
-    places = ", ".join(map(str, paths))
+def _stored_twice(
+    session_id: SessionId, places: Sequence[_Place]
+) -> SessionPersistenceCorruptionError:
+    paths = ", ".join(str(place.path) for place in places)
     return SessionPersistenceCorruptionError(
-        f"session {session_id!r} is stored more than once: {places}; move all but one away"
+        f"session {session_id!r} is stored more than once: {paths}; move all but one away"
     )

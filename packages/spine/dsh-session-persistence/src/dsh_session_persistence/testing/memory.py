@@ -22,7 +22,7 @@ from dsh_session_persistence.types import (
 )
 
 
-class _Record:
+class MemoryRecord:
     """One stored session; every log of it, of any instance, shares this object."""
 
     def __init__(self, header: SessionHeader, inherited_event_count: int) -> None:
@@ -35,31 +35,32 @@ class _Record:
 class MemoryLog(SessionLog):
     """A log of a `MemoryLogStore`."""
 
-    def __init__(self, store: "MemoryLogStore", record: _Record, access: Access) -> None:
+    def __init__(self, store: "MemoryLogStore", record: MemoryRecord, access: Access) -> None:
         self._store = store
-        self._record = record
+        self.record = record
+        """What is stored, shared by all logs of the session."""
         if access == "write" and self.materialized:
             self._own()
 
     @property
     @override
     def header(self) -> SessionHeader:
-        return self._record.header
+        return self.record.header
 
     @property
     @override
     def inherited_event_count(self) -> int:
-        return self._record.inherited_event_count
+        return self.record.inherited_event_count
 
     @property
     @override
     def end(self) -> int:
-        return len(self._record.events)
+        return len(self.record.events)
 
     @property
     @override
     def materialized(self) -> bool:
-        return self._store.records.get(self.header.id) is self._record
+        return self._store.records.get(self.header.id) is self.record
 
     @property
     @override
@@ -68,41 +69,41 @@ class MemoryLog(SessionLog):
 
     @override
     def read(self) -> Sequence[SessionEvent]:
-        return tuple(self._record.events)
+        return tuple(self.record.events)
 
     @override
     def append(self, events: Sequence[SessionEvent]) -> None:
         self.flush()
-        self._record.events.extend(events)
+        self.record.events.extend(events)
 
     @override
     def flush(self) -> None:
-        if self._store.records.setdefault(self.header.id, self._record) is not self._record:
+        if self._store.records.setdefault(self.header.id, self.record) is not self.record:
             raise SessionAlreadyExistsError(self.header.id)
         self._own()
 
     @override
     def close(self) -> None:
-        if self._record.owner is self:
-            self._record.owner = None
+        if self.record.owner is self:
+            self.record.owner = None
 
     def _own(self) -> None:
-        if self._record.owner not in (None, self):
+        if self.record.owner not in (None, self):
             raise SessionAlreadyOwnedError(self.header.id)
-        self._record.owner = self
+        self.record.owner = self
 
 
 class MemoryLogStore(SessionLogStore):
     """Sessions that live as long as this object; several services may share it."""
 
     def __init__(self) -> None:
-        self.records: dict[SessionId, _Record] = {}
+        self.records: dict[SessionId, MemoryRecord] = {}
 
     @override
     def create(self, header: SessionHeader, inherited_event_count: int) -> SessionLog:
         if header.id in self.records:
             raise SessionAlreadyExistsError(header.id)
-        return MemoryLog(self, _Record(header, inherited_event_count), "write")
+        return MemoryLog(self, MemoryRecord(header, inherited_event_count), "write")
 
     @override
     def open(self, session_id: SessionId, access: Access) -> SessionLog:
@@ -116,7 +117,7 @@ class MemoryLogStore(SessionLogStore):
     def list(self) -> SessionListing:
         return SessionListing(sessions=tuple(map(_snapshot, self.records.values())))
 
-    def _record(self, session_id: SessionId) -> _Record:
+    def _record(self, session_id: SessionId) -> MemoryRecord:
         try:
             return self.records[session_id]
         except KeyError:
@@ -131,6 +132,6 @@ class MemoryPersistence(SessionPersistence):
         super().__init__(ctx, store)
 
 
-def _snapshot(record: _Record) -> SessionPersistenceSnapshot:
+def _snapshot(record: MemoryRecord) -> SessionPersistenceSnapshot:
     count = len(record.events)
     return SessionPersistenceSnapshot(header=record.header, revision=str(count), event_count=count)
