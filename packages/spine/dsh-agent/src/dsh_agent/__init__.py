@@ -1,5 +1,7 @@
 """The agent handle: types, events, registry, initiator scope and model selection."""
 
+from dsh_session import CancelCause, DisposedCancel, HookCancel, ParentCancel, UserCancel
+
 from .consumed import AccountedTurn, ConsumedWork, fold_consumed_work
 from .errors import (
     AgentBaseError,
@@ -56,23 +58,18 @@ from .types import (
     AgentOptions,
     AgentStatus,
     AssistantFrame,
-    CancelCause,
     Committed,
     CreationSource,
-    DisposedCancel,
     Enter,
     FrameOutcome,
-    HookCancel,
     InboxTarget,
     ModelSelection,
-    ParentCancel,
     PreStepDecision,
     Reject,
     Retry,
     StreamChunkFrame,
     StreamEnd,
     StreamStart,
-    UserCancel,
 )
 
 __all__ = [

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 import msgspec
+
 from dsh_session import (
     Completed,
     InboxSpliced,

@@ -11,9 +11,12 @@
 ├── `AgentRequestError`         ROUTE_CHANGED, NO_MODEL
 ├── `InboxError`                INBOX_DUPLICATE_MESSAGE, INBOX_INVALID_FOLD, ...
 └── `InitiatorError`            NO_INITIATOR, INITIATOR_DISPOSED
+
+`AgentRouteError` (ROUTE_CHANGED, NO_MODEL) is an `LlmError`: it fails a request, not the agent.
 """
 
 from dsh_brand import HarnessError
+from dsh_llm import LlmError
 
 
 class AgentBaseError(HarnessError):
@@ -73,8 +76,8 @@ class AgentRegistryError(AgentBaseError):
     """The registry refused an entry or its announcement."""
 
 
-class AgentRouteError(AgentBaseError):
-    """A model request cannot be made as proposed."""
+class AgentRouteError(LlmError):
+    """A model request cannot be made as proposed; the turn ends with this code."""
 
 
 class InboxError(AgentBaseError):

@@ -18,7 +18,7 @@ from .types import (
 
 
 class AgentCreated(Serial[None], frozen=True, kw_only=True):
-    """An agent exists and is listed. Raising undoes the whole creation; input given here runs after it."""
+    """An agent exists and is listed. Raising undoes the creation; input given now runs after it."""
 
     name: ClassVar[str] = "agent/created"
     subject: ClassVar[str | None] = "agent"
@@ -136,7 +136,7 @@ class PreStep(Waterfall[PreStepDecision], frozen=True, kw_only=True):
 
 
 class AgentRequest(Waterfall[LlmCallConfig], frozen=True, kw_only=True):
-    """The call configuration of an attempt; sampling fields may change, the route may not. Deprecated."""
+    """The call configuration of an attempt; sampling may change, the route may not. Deprecated."""
 
     name: ClassVar[str] = "agent/request"
     subject: ClassVar[str | None] = "agent"

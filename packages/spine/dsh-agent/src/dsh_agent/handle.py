@@ -5,9 +5,9 @@ from typing import Protocol, TypeVar
 
 from dsh_cordis import Context
 from dsh_llm import AbortSignal, Message
-from dsh_session import Session, SessionId
+from dsh_session import CancelCause, Session, SessionId
 
-from .types import AgentOptions, AgentStatus, CancelCause, InboxTarget, ModelSelection
+from .types import AgentOptions, AgentStatus, InboxTarget, ModelSelection
 
 T = TypeVar("T")
 

@@ -1,7 +1,8 @@
 """Pure folds of the log that the loop keeps live: inbox, model selection, turn boundary."""
 
 import msgspec
-from dsh_brand import JsonValue, to_json
+
+from dsh_brand import JsonValue, Wire, to_json
 from dsh_llm import LlmCallConfig, Message
 from dsh_session import (
     InboxSpliced,
@@ -21,25 +22,25 @@ from .errors import InboxError
 from .types import ModelSelection
 
 
-class InboxState(msgspec.Struct, frozen=True, kw_only=True):
+class InboxState(Wire, frozen=True, kw_only=True):
     """Both lists of pending messages."""
 
-    next_turn: tuple[Message, ...] = ()
-    next_step: tuple[Message, ...] = ()
+    next_turn: tuple[Message, ...] = msgspec.field(default=(), name="next-turn")
+    next_step: tuple[Message, ...] = msgspec.field(default=(), name="next-step")
 
     def list_of(self, target: str) -> tuple[Message, ...]:
         """The list that a splice names."""
         return self.next_turn if target == "next-turn" else self.next_step
 
 
-class SelectionState(msgspec.Struct, frozen=True, kw_only=True):
+class SelectionState(Wire, frozen=True, kw_only=True):
     """The model last requested, and a choice that no request has used yet."""
 
     last_used: ModelSelection | None = None
     pending: ModelSelection | None = None
 
 
-class TurnBoundary(msgspec.Struct, frozen=True, kw_only=True):
+class TurnBoundary(Wire, frozen=True, kw_only=True):
     """Where the log stands between turns and steps."""
 
     turn: int = 0
@@ -71,7 +72,7 @@ def apply_splice(state: InboxState, splice: InboxSpliced, seq: int) -> InboxStat
         InboxError: Its coordinates lie outside the list, or a message id would be pending twice.
     """
     current = state.list_of(splice.target)
-    start, removed = splice.start, splice.removed_count
+    start, removed = splice.start, splice.removed_count or 0
     if start < 0 or removed < 0 or start + removed > len(current):
         raise InboxError(
             f"the inbox splice at seq {seq} removes {removed} at {start} "
@@ -101,6 +102,11 @@ def _refuse_duplicates(state: InboxState, seq: int) -> None:
 def _apply_inbox(state: InboxState, event: SessionEvent) -> InboxState:
     if isinstance(event.data, InboxSpliced):
         return apply_splice(state, event.data, event.seq)
+    if event.type == InboxSpliced.type:
+        raise InboxError(
+            f"the inbox splice at seq {event.seq} cannot be read; the log is damaged",
+            "INBOX_INVALID_FOLD",
+        )
     return state
 
 
@@ -186,7 +192,12 @@ def _init_boundary(header: SessionHeader, inherited_event_count: int) -> TurnBou
 
 
 inbox_unit = ProjectionDefinition(
-    key="inbox", state_version=1, init=_init_inbox, apply=_apply_inbox, view=_view_inbox
+    key="inbox",
+    state_version=1,
+    init=_init_inbox,
+    apply=_apply_inbox,
+    view=_view_inbox,
+    state_type=InboxState,
 )
 """Pending input; its view is `{"next-turn": [...], "next-step": [...]}`."""
 
@@ -196,10 +207,15 @@ model_selection_unit = ProjectionDefinition(
     init=_init_selection,
     apply=_apply_selection,
     view=_view_selection,
+    state_type=SelectionState,
 )
 """The model in use; its view is `{"lastUsed": ..., "next": ...}`."""
 
 turn_boundary_unit = ProjectionDefinition(
-    key="turnBoundary", state_version=1, init=_init_boundary, apply=_apply_boundary
+    key="turnBoundary",
+    state_version=1,
+    init=_init_boundary,
+    apply=_apply_boundary,
+    state_type=TurnBoundary,
 )
 """Turn and step numbering; host-only."""

@@ -5,8 +5,9 @@ from typing import ClassVar, Protocol
 
 import anyio
 import msgspec
+
 from dsh_cordis import Context, Handle, Service
-from dsh_llm import AbortSignal, ReasoningEffortId
+from dsh_llm import AbortSignal
 from dsh_session import SessionEvent, SessionId, SessionMeta
 
 from .errors import AgentRegistryError
@@ -16,7 +17,7 @@ from .types import AgentOptions, CreationSource
 
 
 class Prepared(Protocol):
-    """What a set-up may return: `commit` runs in the same synchronous section that lists the agent."""
+    """What a set-up may return: `commit` runs in the synchronous section that lists the agent."""
 
     def commit(self) -> None:
         """Make the set-up visible; raising undoes the creation."""
@@ -93,13 +94,13 @@ class AgentRegistry(Service):
         entry = self._entries.get(agent_id)
         return None if entry is None else entry.agent
 
-    def list(self) -> list[Agent]:
-        """All live agents, oldest first."""
-        return [entry.agent for entry in self._entries.values()]
-
     def roots(self) -> list[Agent]:
         """The live agents without a parent."""
         return [entry.agent for entry in self._entries.values() if entry.parent is None]
+
+    def list(self) -> list[Agent]:
+        """All live agents, oldest first."""
+        return [entry.agent for entry in self._entries.values()]
 
     def parent_of(self, agent: Agent) -> Agent | None:
         """Who is recorded as the agent's parent."""
@@ -121,7 +122,7 @@ class AgentRegistry(Service):
         session_id: SessionId | None = None,
         provider: str | None = None,
         model: str | None = None,
-        reasoning_effort: ReasoningEffortId | None = None,
+        reasoning_effort: str | None = None,
         max_tokens: int | None = None,
         agent_options: AgentOptions | None = None,
         meta: SessionMeta | None = None,
@@ -170,7 +171,7 @@ class AgentRegistry(Service):
         *,
         provider: str | None = None,
         model: str | None = None,
-        reasoning_effort: ReasoningEffortId | None = None,
+        reasoning_effort: str | None = None,
         max_tokens: int | None = None,
         agent_options: AgentOptions | None = None,
         setup: Setup | None = None,
@@ -312,7 +313,7 @@ def _options(
     base: AgentOptions | None,
     provider: str | None,
     model: str | None,
-    reasoning_effort: ReasoningEffortId | None,
+    reasoning_effort: str | None,
     max_tokens: int | None,
 ) -> AgentOptions:
     given = {

@@ -1,10 +1,15 @@
-"""What flows through an agent: options, causes, decisions, frames. Upstream: packages/agent/agent/src/types.ts."""
+"""What flows through an agent: options, causes, decisions, frames.
+
+Upstream: packages/agent/agent/src/types.ts.
+"""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Literal
 
 import msgspec
-from dsh_llm import Message, ReasoningEffortId, StreamChunk
+
+from dsh_brand import Wire
+from dsh_llm import Message, StreamChunk
 
 from .errors import AgentOptionsError
 
@@ -20,7 +25,7 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     provider: str | None = None
     model: str | None = None
-    reasoning_effort: ReasoningEffortId | None = None
+    reasoning_effort: str | None = None
     max_tokens: int | None = None
     """Output cap in tokens of each request; `None` keeps the provider's default."""
 
@@ -35,44 +40,12 @@ class AgentOptions(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class ModelSelection(msgspec.Struct, frozen=True, kw_only=True):
+class ModelSelection(Wire, frozen=True, kw_only=True):
     """A whole choice of model: route and effort."""
 
     provider: str
     model: str
-    reasoning_effort: ReasoningEffortId | None = None
-
-
-# ---- causes -------------------------------------------------------------------------------
-
-
-class UserCancel(msgspec.Struct, frozen=True):
-    """A person stopped the agent."""
-
-    kind: ClassVar[str] = "user"
-
-
-class ParentCancel(msgspec.Struct, frozen=True):
-    """The agent that owns this one stopped it."""
-
-    kind: ClassVar[str] = "parent"
-
-
-class HookCancel(msgspec.Struct, frozen=True):
-    """A plugin stopped the agent."""
-
-    kind: ClassVar[str] = "hook"
-    reason: str
-    """Why, for people."""
-
-
-class DisposedCancel(msgspec.Struct, frozen=True):
-    """The agent, its owner or the loop goes down."""
-
-    kind: ClassVar[str] = "disposed"
-
-
-CancelCause = UserCancel | ParentCancel | HookCancel | DisposedCancel
+    reasoning_effort: str | None = None
 
 
 # ---- decisions ----------------------------------------------------------------------------

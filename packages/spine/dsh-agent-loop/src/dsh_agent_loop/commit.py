@@ -1,0 +1,168 @@
+"""The commit section of a request: prompt, batch, header and context, without a suspension."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dsh_llm import (
+    LlmCallConfig,
+    Message,
+    PreparedCall,
+    PromptFallbackSource,
+    TextBlock,
+    ToolSchema,
+    create_system_message,
+    create_user_message,
+    message_text,
+)
+from dsh_session import (
+    ReplaceOp,
+    RequestContext,
+    RequestHeader,
+    RequestHeaderEvent,
+    Session,
+    SystemMessageEvent,
+    UserMessageEvent,
+    canonical_header,
+    header_equals,
+)
+
+from .admission import (
+    AppendPrompt,
+    FallbackPrompt,
+    PromptChange,
+    ReplacePrompt,
+    Surface,
+    SystemNode,
+    admit_header,
+    admit_prompt,
+    context_changed,
+    node_text,
+)
+from .agent import LoopAgent
+from .texts import CLEARED_PROMPT
+
+
+class CommitPlan(NamedTuple):
+    """What goes into the log for one attempt."""
+
+    turn: int
+    step: int
+    rendered: str
+    batch: tuple[Message, ...]
+    """Empty for a retry: its batch is in the history already."""
+    starts_series: bool
+    config: LlmCallConfig
+    tools: tuple[ToolSchema, ...]
+    prepared: PreparedCall | None
+
+
+def commit_request(agent: LoopAgent, plan: CommitPlan) -> Sequence[ToolSchema] | None:
+    """Log what the request is made of.
+
+    Returns:
+        The tools of the header, in its canonical form.
+    """
+    session = agent.session
+    previous = session.request_header()
+    header = canonical_header(
+        RequestHeader(
+            config=plan.config,
+            adapter_defaults=None if plan.prepared is None else plan.prepared.adapter_defaults,
+            tools=plan.tools or None,
+        )
+    )
+    _commit_prompt(agent, plan, header, previous)
+    for message in plan.batch:
+        session.append(UserMessageEvent(message=message), surface_op="append")
+    # Looked at only now: a replaced prompt begins a series, too.
+    series = plan.starts_series or _series_began(agent)
+    decision = admit_header(header, previous, first=agent.requests == 0, series=series)
+    if decision is not None:
+        session.append(
+            RequestHeaderEvent(
+                header=header,
+                reason=decision.reason,
+                starts_series=decision.starts_series or None,
+            )
+        )
+    _commit_context(session, plan)
+    agent.requests += 1
+    agent.noted_generation = session.surface.content_generation
+    return header.tools
+
+
+def _commit_prompt(
+    agent: LoopAgent, plan: CommitPlan, header: RequestHeader, previous: RequestHeader | None
+) -> None:
+    in_history = plan.prepared is not None and plan.prepared.system_prompt_update == "in-history"
+    same_tools = previous is None or header_equals(
+        RequestHeader(config=previous.config, tools=header.tools),
+        RequestHeader(config=previous.config, tools=previous.tools),
+    )
+    consolidate = not in_history or not same_tools or plan.starts_series or _series_began(agent)
+    surface = _surface_of(agent.session)
+    for change in admit_prompt(plan.rendered, surface, consolidate=consolidate):
+        _apply(agent.session, plan, change)
+
+
+def _apply(session: Session, plan: CommitPlan, change: PromptChange) -> None:
+    match change:
+        case AppendPrompt(text=text):
+            session.append(_system_event(plan, text), surface_op="append")
+        case ReplacePrompt(seq=seq, text=text):
+            session.append(
+                _system_event(plan, text),
+                surface_op=ReplaceOp(start_seq=seq, end_seq=seq),
+                source_event_seqs=(seq,),
+            )
+        case FallbackPrompt(text=text):
+            message = create_user_message(
+                [TextBlock(text or CLEARED_PROMPT)], source=PromptFallbackSource()
+            )
+            session.append(UserMessageEvent(message=message), surface_op="append")
+
+
+def _system_event(plan: CommitPlan, text: str) -> SystemMessageEvent:
+    return SystemMessageEvent(turn=plan.turn, step=plan.step, message=create_system_message(text))
+
+
+def _surface_of(session: Session) -> Surface:
+    nodes: list[SystemNode] = []
+    fallback: str | None = None
+    seqs = session.surface.nodes
+    for seq in seqs:
+        match session.event_at(seq).data:
+            case SystemMessageEvent(message=message):
+                nodes.append(SystemNode(seq, node_text(message)))
+            case UserMessageEvent(message=message) if isinstance(
+                message.source, PromptFallbackSource
+            ):
+                fallback = message_text(message)
+            case _:
+                pass
+    return Surface(
+        empty=not seqs,
+        head_is_system=bool(nodes) and nodes[0].seq == seqs[0],
+        system_nodes=nodes,
+        fallback_text=None if fallback is None or fallback == CLEARED_PROMPT else fallback,
+    )
+
+
+def _series_began(agent: LoopAgent) -> bool:
+    return agent.session.surface.content_generation != agent.noted_generation
+
+
+def _commit_context(session: Session, plan: CommitPlan) -> None:
+    prepared = plan.prepared
+    current = RequestContext(
+        provider=plan.config.provider,
+        model=plan.config.model,
+        context_window=(
+            None
+            if prepared is None or prepared.context is None
+            else prepared.context.context_window
+        ),
+        system_prompt_update=None if prepared is None else prepared.system_prompt_update,
+    )
+    if context_changed(current, session.request_context()):
+        session.append(current)

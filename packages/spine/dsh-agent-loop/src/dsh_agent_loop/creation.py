@@ -1,0 +1,347 @@
+"""The creation transaction of an agent, and its teardown."""
+
+import uuid
+from collections.abc import Awaitable, Callable, Generator, Iterator
+from typing import Protocol
+
+import anyio
+import anyio.lowlevel
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dsh_agent import (
+    Agent,
+    AgentCreationError,
+    AgentHandle,
+    AgentOptions,
+    CreateRequest,
+    CreationSource,
+    Prepared,
+    ResumeRequest,
+    Setup,
+)
+from dsh_cordis import Context, Handle, Scope, create_scope, scope_of, task_census
+from dsh_llm import AbortSignal, fuse_signals
+from dsh_session import (
+    DisposedCancel,
+    InboxSpliced,
+    RestoredLog,
+    Session,
+    SessionId,
+    interrupted_turn_closers,
+)
+from dsh_session_persistence import SessionHandle
+
+from .agent import LoopAgent
+from .driver import drive
+from .runtime import LoopRuntime
+from .signal import TurnAborted, under
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class _Request(Protocol):
+    """What creations and resumptions have in common."""
+
+    @property
+    def options(self) -> AgentOptions: ...
+    @property
+    def setup(self) -> Setup | None: ...
+    @property
+    def parent_agent(self) -> Agent | None: ...
+    @property
+    def signal(self) -> AbortSignal | None: ...
+
+
+class Completion:
+    """The end of a teardown; may be awaited by anybody, any number of times, or dropped."""
+
+    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+        self._wait = wait
+
+    def __await__(self) -> Generator[object, None, None]:
+        return (yield from self._wait().__await__())
+
+
+class AgentLife:
+    """One agent from the first resource to the last: creation, ownership, teardown.
+
+    `owner` is a context of the caller that resolves services as the loop does. What it owns is one
+    composite effect, undone newest first: the driver comes to rest, the agent's scope unwinds, the
+    write handle is closed and the agent leaves the registry, the session leaves the store.
+    """
+
+    def __init__(
+        self, runtime: LoopRuntime, owner: Context, request: _Request, ended: Callable[[], None]
+    ) -> None:
+        self._runtime = runtime
+        self._setup = request.setup
+        self._parent = request.parent_agent
+        self._ended = ended
+        self.agent = LoopAgent(runtime, request.options, drive)
+        self._creating = True
+        self._left = anyio.Event()
+        """The transaction is over, one way or the other."""
+        self._done = anyio.Event()
+        self._errors: list[Exception] = []
+        self._session: Session | None = None
+        self._handle: SessionHandle | None = None
+        self._detach_agent: Callable[[], Awaitable[None]] | None = None
+        self._disposing = False
+        self._keep_inbox = True
+        self._controller, self._detach_signal = fuse_signals(request.signal)
+        # A session is entered through `home`, so that it outlives the scope of the agent.
+        self._home = create_scope(owner, self.agent, scope_of(owner))
+        self._scope = create_scope(owner, self.agent)
+        self._effect: Handle = owner.effect(self._parts, label="agent")
+
+    def _parts(self) -> Iterator[object]:
+        yield self._finish
+        yield self._home.handle
+        yield self._release
+        yield self._scope.handle
+        yield self._quiesce
+
+    @property
+    def scope(self) -> Scope:
+        """The agent's scope."""
+        return self._scope
+
+    # ---- creation --------------------------------------------------------------------------
+
+    async def create(self, request: CreateRequest) -> AgentHandle:
+        """Run the transaction for a new session."""
+        return await self._transact(lambda: self._new_session(request), "startup")
+
+    async def resume(self, request: ResumeRequest) -> AgentHandle:
+        """Run the transaction for a stored session."""
+        return await self._transact(lambda: self._stored_session(request.session_id), "resume")
+
+    async def _transact(
+        self, load: Callable[[], Awaitable[Session]], source: CreationSource
+    ) -> AgentHandle:
+        agent, signal = self.agent, self._controller.signal
+        leave = agent.census.enter("maintenance", "creation")
+        try:
+            with agent.own_task():
+                session = await under(signal, load)
+                await self._publish(session, source, signal)
+        except BaseException as error:
+            self._begin()
+            self._leave_creation(leave)
+            with anyio.CancelScope(shield=True):
+                await self.dispose()
+            if isinstance(error, TurnAborted):
+                raise _abort_error(signal) from None
+            raise
+        self._detach_signal()
+        self._leave_creation(leave)
+        return AgentHandle(agent, self.dispose_on_purpose)
+
+    def _leave_creation(self, leave: Callable[[], None]) -> None:
+        self._creating = False
+        self._left.set()
+        if self._session is not None:
+            with self.agent.counted():
+                self.agent.end_maintenance()
+        leave()
+
+    async def _publish(self, session: Session, source: CreationSource, signal: AbortSignal) -> None:
+        agent = self.agent
+        self._home.ctx.sessions.enter(session)
+        self._session = session
+        with agent.counted():
+            self._home.ctx.sessions.announce(session)
+        _recheck(signal)
+        prepared = await under(signal, self._set_up)
+        if prepared is not None:
+            prepared.commit()
+        agents = self._runtime.ctx.agents
+        self._detach_agent = agents.enter(agent, self._parent)
+        token = task_census.set(agent.census)
+        try:
+            await agents.announce(agent, source, signal)
+        finally:
+            task_census.reset(token)
+        _recheck(signal)
+
+    async def _set_up(self) -> Prepared | None:
+        if self._setup is None:
+            return None
+        answer = self._setup(self._scope.ctx, self.agent)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        return answer
+
+    # ---- sessions --------------------------------------------------------------------------
+
+    async def _new_session(self, request: CreateRequest) -> Session:
+        session = self._runtime.ctx.sessions.prepare(
+            request.session_id or SessionId(str(uuid.uuid4())),
+            seed=request.seed,
+            inherited_event_count=request.inherited_event_count,
+            meta=request.meta,
+        )
+        persistence = self._runtime.ctx.session_persistence
+        if persistence is not None:
+            self._handle = await persistence.create(session.header, session.inherited_event_count)
+        self._attach(session)
+        if session.inherited_event_count:
+            _drop_inherited_queue(self.agent)
+        if self._handle is not None and session.seq:
+            await self._handle.append(list(session.events))
+        return session
+
+    async def _stored_session(self, session_id: SessionId) -> Session:
+        persistence = self._runtime.ctx.session_persistence
+        if persistence is None:
+            raise AgentCreationError(
+                f"session {session_id!r} cannot be resumed: no session store is mounted; "
+                "mount `dsh_session_jsonl`",
+                "NO_PERSISTENCE",
+            )
+        self._handle = handle = await persistence.open(session_id, "write")
+        events = list(await handle.read())
+        closers = interrupted_turn_closers(events)
+        if closers:
+            await handle.append(closers)
+            events.extend(closers)
+        session = self._runtime.ctx.sessions.prepare(
+            restored=RestoredLog(
+                header=handle.header,
+                events=tuple(events),
+                inherited_event_count=handle.inherited_event_count,
+            )
+        )
+        self._attach(session)
+        if session.seq > len(events):
+            await handle.append(list(session.events)[len(events) :])
+        return session
+
+    def _attach(self, session: Session) -> None:
+        self.agent.attach(session, self._scope.ctx)
+
+    # ---- teardown --------------------------------------------------------------------------
+
+    def dispose_on_purpose(self) -> Completion:
+        """The consumer ends the agent: what is pending is discarded."""
+        self._keep_inbox = False
+        return self.dispose()
+
+    def dispose(self, reason: AgentCreationError | None = None) -> Completion:
+        """Start the teardown at once, in a task of the loop."""
+        if not self._disposing:
+            self._disposing = True
+            self._begin(reason)
+            self._runtime.start(self._undo, name="teardown of an agent")
+        return Completion(self._wait)
+
+    def _begin(self, reason: AgentCreationError | None = None) -> None:
+        """What happens synchronously: no driver starts any more, the running one is aborted."""
+        agent = self.agent
+        if agent.closing:
+            return
+        agent.closing = True
+        if self._creating:
+            self._controller.abort(
+                reason
+                or AgentCreationError(
+                    "the owner of the agent was disposed while it was being created",
+                    "OWNER_DISPOSED",
+                )
+            )
+            return
+        self._collect(self._cancel)
+
+    def _cancel(self) -> None:
+        with self.agent.counted():
+            self.agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox)
+
+    async def _undo(self) -> None:
+        try:
+            await self._effect()
+        except Exception as error:  # noqa: BLE001  # a task of the loop never fails
+            self._errors.append(error)
+            self._finish()
+
+    async def _wait(self) -> None:
+        agent = self.agent
+        if agent.runs_in_own_task():
+            # Its end cannot come before the caller's; a cancellation of the caller goes first.
+            await anyio.lowlevel.checkpoint()
+            return
+        with agent.census.waiting(inside=task_census.get() is agent.census):
+            await self._done.wait()
+        if len(self._errors) == 1:
+            raise self._errors[0]
+        if self._errors:
+            raise ExceptionGroup(f"disposing agent {agent!r} failed", self._errors)
+
+    async def _quiesce(self) -> None:
+        """First: nothing of the agent runs any more."""
+        self._begin()
+        if self._creating:
+            await self._left.wait()
+        census = self.agent.census
+        await census.join_listeners(self._runtime.settings.listener_grace_ms / 1000)
+        await census.wait_quiet()
+
+    async def _release(self) -> None:
+        """Behind the scope: close the log and leave the registry."""
+        self._detach_signal()
+        if self._handle is not None:
+            await self._collect_async(self._handle.close)
+        if self._detach_agent is not None:
+            await self._collect_async(self._detach_agent)
+        self.agent.gone = True
+
+    def _finish(self) -> None:
+        """Last: the id is free, whoever waits is told."""
+        if self._done.is_set():
+            return
+        self._done.set()
+        self._ended()
+        for error in self._errors:
+            log.error("agent.teardown_failed", agent=repr(self.agent), exc_info=error)
+
+    def _collect(self, stage: Callable[[], object]) -> None:
+        try:
+            stage()
+        except Exception as error:  # noqa: BLE001  # later stages run; raised to every waiter
+            self._errors.append(error)
+
+    async def _collect_async(self, stage: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await stage()
+        except Exception as error:  # noqa: BLE001  # as above
+            self._errors.append(error)
+
+
+def _recheck(signal: AbortSignal) -> None:
+    if signal.aborted:
+        raise TurnAborted
+
+
+def _abort_error(signal: AbortSignal) -> BaseException:
+    reason = signal.reason
+    if isinstance(reason, BaseException):
+        return reason
+    return AgentCreationError(
+        f"the creation of the agent was aborted ({reason!r})", "CREATION_ABORTED"
+    )
+
+
+def _drop_inherited_queue(agent: LoopAgent) -> None:
+    """A fork's input was meant for its parent; nobody has seen the child's session yet."""
+    for target in ("next-step", "next-turn"):
+        pending = agent.inbox.next_step if target == "next-step" else agent.inbox.next_turn
+        if pending:
+            agent.session.append(
+                InboxSpliced(
+                    target=target,
+                    start=0,
+                    removed_count=len(pending),
+                    inserted=(),
+                    outcome="canceled",
+                )
+            )

@@ -1,0 +1,145 @@
+"""The durable inbox: commands over the folded log, and the loop's claim."""
+
+from collections.abc import Callable, Sequence
+
+from dsh_agent import (
+    Agent,
+    InboxClaimed,
+    InboxDiscarded,
+    InboxError,
+    InboxInserted,
+    InboxState,
+    InboxTarget,
+)
+from dsh_llm import Message
+from dsh_session import InboxSpliced
+
+
+class LoopInbox:
+    """Pending input of one agent; every change is one logged splice."""
+
+    def __init__(
+        self, agent: Agent, state: Callable[[], InboxState], guard: Callable[[str], None]
+    ) -> None:
+        self._agent = agent
+        self._state = state
+        self._guard = guard
+
+    @property
+    def next_turn(self) -> tuple[Message, ...]:
+        """What opens coming turns, one message each."""
+        return self._state().next_turn
+
+    @property
+    def next_step(self) -> tuple[Message, ...]:
+        """What joins the coming step."""
+        return self._state().next_step
+
+    @property
+    def pending(self) -> bool:
+        """Whether anything waits."""
+        state = self._state()
+        return bool(state.next_turn or state.next_step)
+
+    def append(self, target: InboxTarget, message: Message) -> None:
+        """Put a message behind the others."""
+        self.splice(target, len(self._state().list_of(target)), 0, (message,))
+
+    def prepend(self, target: InboxTarget, message: Message) -> None:
+        """Put a message before the others."""
+        self.splice(target, 0, 0, (message,))
+
+    def splice(
+        self, target: InboxTarget, start: int, delete_count: int, inserted: Sequence[Message] = ()
+    ) -> tuple[Message, ...]:
+        """Replace a range; a negative `start` counts from the end, everything is clamped.
+
+        Returns:
+            The removed messages.
+
+        Raises:
+            InboxError: An inserted message is pending already.
+        """
+        self._guard("change its inbox")
+        current = self._state().list_of(target)
+        start = max(0, start + len(current)) if start < 0 else min(start, len(current))
+        count = max(0, min(delete_count, len(current) - start))
+        removed = current[start : start + count]
+        if not removed and not inserted:
+            return ()
+        self._refuse_duplicates(inserted, removed)
+        event = self._agent.session.append(
+            InboxSpliced(
+                target=target,
+                start=start,
+                removed_count=count or None,
+                inserted=tuple(inserted),
+                outcome="canceled" if count else None,
+            )
+        )
+        stored = event.data.inserted if isinstance(event.data, InboxSpliced) else tuple(inserted)
+        emit = self._agent.ctx.emit
+        for message in removed:
+            emit(InboxDiscarded(agent=self._agent, message=message))
+        for message in stored:
+            emit(InboxInserted(agent=self._agent, message=message))
+        return removed
+
+    def replace(self, message_id: str, message: Message) -> bool:
+        """Put a message in the place of a pending one; false when it is not pending."""
+        found = self._find(message_id)
+        if found is not None:
+            self.splice(found[0], found[1], 1, (message,))
+        return found is not None
+
+    def remove(self, message_id: str) -> bool:
+        """Take a pending message out; false when it is not pending."""
+        found = self._find(message_id)
+        if found is not None:
+            self.splice(found[0], found[1], 1)
+        return found is not None
+
+    def clear(self) -> None:
+        """Empty both lists, next-step first."""
+        self.splice("next-step", 0, len(self.next_step))
+        self.splice("next-turn", 0, len(self.next_turn))
+
+    def claim(self, turn: int, *, boundary: bool) -> tuple[Message, ...]:
+        """Take the batch of the coming step: all of next-step, and at a boundary one turn."""
+        state = self._state()
+        batch = (*state.next_step, *(state.next_turn[:1] if boundary else ()))
+        if state.next_step:
+            self._take("next-step", len(state.next_step))
+        if boundary and state.next_turn:
+            self._take("next-turn", 1)
+        for message in batch:
+            self._agent.ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
+        return batch
+
+    def _take(self, target: InboxTarget, count: int) -> None:
+        self._agent.session.append(
+            InboxSpliced(target=target, start=0, removed_count=count, inserted=())
+        )
+
+    def _find(self, message_id: str) -> tuple[InboxTarget, int] | None:
+        state = self._state()
+        for position, message in enumerate(state.next_step):
+            if message.id == message_id:
+                return "next-step", position
+        for position, message in enumerate(state.next_turn):
+            if message.id == message_id:
+                return "next-turn", position
+        return None
+
+    def _refuse_duplicates(self, inserted: Sequence[Message], removed: Sequence[Message]) -> None:
+        state = self._state()
+        leaving = {message.id for message in removed}
+        pending = {message.id for message in (*state.next_turn, *state.next_step)} - leaving
+        for message in inserted:
+            if message.id in pending:
+                raise InboxError(
+                    f"message {message.id!r} is pending already; "
+                    "use `inbox.replace()` to change it",
+                    "INBOX_DUPLICATE_MESSAGE",
+                )
+            pending.add(message.id)

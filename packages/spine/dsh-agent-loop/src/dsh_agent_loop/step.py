@@ -1,0 +1,306 @@
+"""One step: attempts, each with its request, its commit section and its stream."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
+
+import anyio
+import msgspec
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from dsh_agent import AgentRequest, AgentRequestError, AgentRouteError, ModelSelection, Retry
+from dsh_llm import (
+    AbortedFinish,
+    ErrorFinish,
+    GenerateOptions,
+    LlmCallConfig,
+    LlmError,
+    LlmFailure,
+    MaxTokensFinish,
+    Message,
+    PreparedCall,
+    StreamChunk,
+    ToolCallBlock,
+    ToolSchema,
+    codes,
+    mark_agent_loop_request,
+    request_messages,
+    request_repairs,
+)
+
+from .agent import LoopAgent
+from .attempt import Attempt
+from .commit import CommitPlan, commit_request
+from .scheduler import run_calls
+from .signal import TurnAborted, check, under
+from .turn import Turn
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+
+class StepPlan(NamedTuple):
+    """What a step was entered with."""
+
+    turn: Turn
+    batch: tuple[Message, ...]
+    starts_series: bool
+    rendered: str
+    tools: tuple[ToolSchema, ...]
+
+
+class _ClosableStream(Protocol):
+    """The stream of a call."""
+
+    def __aiter__(self) -> AsyncIterator[StreamChunk]: ...
+    async def aclose(self) -> None: ...
+
+
+async def run_step(agent: LoopAgent, plan: StepPlan) -> None:
+    """Run a step between its `step/start` and its `step/end`; notes in the turn what it led to."""
+    turn = plan.turn
+    turn.owed = False
+    calls = await _Request(agent, plan).answer()
+    if calls:
+        concluded = await run_calls(agent, turn, calls)
+        turn.owed = not concluded
+
+
+class _Request:
+    """The attempts of one step."""
+
+    def __init__(self, agent: LoopAgent, plan: StepPlan) -> None:
+        self._agent = agent
+        self._plan = plan
+        self._turn = plan.turn
+        self._signal = plan.turn.signal
+        self._llm = agent.runtime.ctx.llm
+        self._first = True
+
+    async def answer(self) -> tuple[ToolCallBlock, ...]:
+        """Make attempts until one is a message.
+
+        Returns:
+            The calls it asks for.
+
+        Raises:
+            LlmError: The last attempt failed and nobody asked for another one.
+        """
+        while True:
+            config = await self._config()
+            prepared = await self._prepare(config)
+            if prepared is not None:
+                config = prepared.config
+            attempt, stream = self._dispatch(config, prepared)
+            self._first = False
+            try:
+                failure = await self._read(attempt, stream)
+                if failure is None:
+                    return self._accept(attempt)
+            finally:
+                await self._close(stream)
+            await self._recover(config, prepared, failure)
+
+    # ---- before the request ----------------------------------------------------------------
+
+    async def _config(self) -> LlmCallConfig:
+        proposal = self._proposal()
+        agent, turn = self._agent, self._turn
+        event = AgentRequest(agent=agent, turn=turn.number, step=turn.step, signal=self._signal)
+
+        async def propose() -> LlmCallConfig:
+            return proposal
+
+        config = await under(self._signal, lambda: agent.ctx.waterfall(event, propose))
+        _check_route(config, turn.selection)
+        return config
+
+    def _proposal(self) -> LlmCallConfig:
+        agent, selection = self._agent, self._turn.selection
+        header = agent.session.request_header()
+        if agent.requests == 0 or header is None:
+            base = LlmCallConfig(provider="", model="", max_tokens=agent.options.max_tokens)
+        else:
+            marks = header.adapter_defaults
+            base = header.config
+            if marks is not None and marks.max_tokens:
+                base = msgspec.structs.replace(base, max_tokens=None)
+        if selection is None:
+            return msgspec.structs.replace(
+                base,
+                provider=agent.options.provider or "",
+                model=agent.options.model or "",
+                reasoning_effort=agent.options.reasoning_effort,
+            )
+        return msgspec.structs.replace(
+            base,
+            provider=selection.provider,
+            model=selection.model,
+            reasoning_effort=selection.reasoning_effort,
+        )
+
+    async def _prepare(self, config: LlmCallConfig) -> PreparedCall | None:
+        try:
+            return await under(self._signal, lambda: self._llm.prepare_call(config, self._signal))
+        except LlmError as error:
+            if error.code != codes.NO_ADAPTER:
+                raise
+            # Middleware may serve the route; otherwise the stream ends in this very failure.
+            return None
+
+    def _dispatch(
+        self, config: LlmCallConfig, prepared: PreparedCall | None
+    ) -> tuple[Attempt, _ClosableStream]:
+        """The commit section: nothing in here suspends."""
+        check(self._signal)
+        agent, plan = self._agent, self._plan
+        tools = commit_request(
+            agent,
+            CommitPlan(
+                turn=self._turn.number,
+                step=self._turn.step,
+                rendered=plan.rendered,
+                batch=plan.batch if self._first else (),
+                starts_series=plan.starts_series and self._first,
+                config=config,
+                tools=plan.tools,
+                prepared=prepared,
+            ),
+        )
+        check(self._signal)
+        options = self._options(config, tools)
+        stream = self._llm.stream(options) if prepared is None else prepared.stream(options)
+        attempt = Attempt(
+            agent, self._turn.number, self._turn.step, (config.provider, config.model)
+        )
+        attempt.start()
+        return attempt, stream
+
+    def _options(
+        self, config: LlmCallConfig, tools: Sequence[ToolSchema] | None
+    ) -> GenerateOptions:
+        derived = self._agent.session.derive_messages()
+        messages = request_messages(derived)
+        if messages is not derived:
+            self._agent.note_repairs(request_repairs(derived))
+        options = GenerateOptions(
+            provider=config.provider,
+            model=config.model,
+            messages=tuple(messages),
+            reasoning_effort=config.reasoning_effort,
+            tools=tools,
+            temperature=config.temperature,
+            max_tokens=config.max_tokens,
+            stop=config.stop,
+            signal=self._signal,
+            session_id=self._agent.id,
+        )
+        mark_agent_loop_request(options)
+        return options
+
+    # ---- the stream ------------------------------------------------------------------------
+
+    async def _read(self, attempt: Attempt, stream: _ClosableStream) -> LlmFailure | None:
+        """Take the stream; an attempt that is no message is settled here.
+
+        Returns:
+            The failure it ended in, if it ended in one.
+        """
+
+        async def pull() -> None:
+            async for chunk in stream:
+                check(self._signal)
+                attempt.push(chunk)
+
+        try:
+            await under(self._signal, pull)
+        except Exception:
+            if self._signal.aborted:
+                attempt.settle_interrupted()
+                raise TurnAborted from None
+            attempt.settle_attempt()
+            raise
+        except BaseException:
+            attempt.settle_interrupted()
+            raise
+        finish = attempt.assembler.finish
+        if isinstance(finish, ErrorFinish | AbortedFinish):
+            attempt.settle_attempt()
+            return finish.failure
+        return None
+
+    def _accept(self, attempt: Attempt) -> tuple[ToolCallBlock, ...]:
+        calls = attempt.settle_message()
+        if isinstance(attempt.assembler.finish, MaxTokensFinish):
+            self._turn.cut = True
+        return calls
+
+    async def _close(self, stream: _ClosableStream) -> None:
+        """Close in this very task: adapters keep scopes open across their yields."""
+        grace = self._agent.runtime.grace
+        limit = None if grace.cancel_s is None else grace.cancel_s + (grace.abandon_s or 0)
+        leave = self._agent.census.enter("stream-close", f"stream of {self._agent.id}")
+        try:
+            with anyio.move_on_after(limit, shield=True) as scope:
+                await stream.aclose()
+            if scope.cancelled_caught:
+                log.warning("agent.stream_close_timed_out", agent=self._agent.id, limit_s=limit)
+        except Exception as error:  # the attempt is settled; its answer stays valid
+            log.warning("agent.stream_close_failed", agent=self._agent.id, exc_info=error)
+        finally:
+            leave()
+
+    async def _recover(
+        self, config: LlmCallConfig, prepared: PreparedCall | None, failure: LlmFailure
+    ) -> None:
+        """Let somebody ask for another attempt.
+
+        Raises:
+            LlmError: Nobody did.
+        """
+        check(self._signal)
+        agent, turn = self._agent, self._turn
+        event = AgentRequestError(
+            agent=agent,
+            turn=turn.number,
+            step=turn.step,
+            provider=config.provider,
+            failure=failure,
+            retry_policy=None if prepared is None else prepared.retry_policy,
+            signal=self._signal,
+        )
+
+        async def give_up() -> Retry | None:
+            return None
+
+        answer = await under(self._signal, lambda: agent.ctx.waterfall(event, give_up))
+        if not isinstance(answer, Retry):
+            raise _error_of(failure)
+
+
+def _check_route(config: LlmCallConfig, selection: ModelSelection | None) -> None:
+    if not config.provider or not config.model:
+        raise AgentRouteError(
+            "no model is chosen: give `provider` and `model` when creating the agent, or call "
+            "`agent.model.select()`",
+            "NO_MODEL",
+        )
+    if selection is None:
+        return
+    chosen = (selection.provider, selection.model, selection.reasoning_effort)
+    answered = (config.provider, config.model, config.reasoning_effort)
+    if chosen != answered:
+        raise AgentRouteError(
+            f"a listener of agent/request changed the route from {chosen!r} to {answered!r}; "
+            "call `agent.model.select()` instead",
+            "ROUTE_CHANGED",
+        )
+
+
+def _error_of(failure: LlmFailure) -> LlmError:
+    return LlmError(
+        failure.message,
+        failure.code,
+        status=failure.status,
+        provider_retry_after_ms=failure.provider_retry_after_ms,
+        request_id=failure.request_id,
+    )
