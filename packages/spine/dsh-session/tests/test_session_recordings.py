@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+
 from dsh_llm import assemble_assistant_stream, expand_assistant_stream
 from dsh_session import (
     AssistantAttempt,
@@ -101,7 +102,8 @@ def test_recording_derives_the_history_of_the_facts(name: str) -> None:
 def test_recording_has_the_turns_headers_and_results_of_the_facts(name: str) -> None:
     session, stored = load(name)
     facts, events = FACTS[name], session.events[: len(stored)]
-    ends = [event_to_json(e)["data"]["reason"]["kind"] for e in events if isinstance(e.data, TurnEnd)]  # type: ignore[index, call-overload]  # JSON
+    rows_ = [cast("Any", event_to_json(e)) for e in events if isinstance(e.data, TurnEnd)]  # JSON
+    ends = [row["data"]["reason"]["kind"] for row in rows_]
     assert ends == facts["turn_ends"]
     headers = [[e.seq, e.data.reason] for e in events if isinstance(e.data, RequestHeaderEvent)]
     assert headers == facts["request_headers"]

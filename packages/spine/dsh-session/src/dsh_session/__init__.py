@@ -184,7 +184,10 @@ from dsh_session.header import (
 from dsh_session.headers import canonical_header as canonical_header
 from dsh_session.headers import fold_request_header as fold_request_header
 from dsh_session.headers import header_equals as header_equals
-from dsh_session.log_rules import LogRules, check_log, check_turns, inherited_count_of
+from dsh_session.log_rules import LogRules as LogRules
+from dsh_session.log_rules import check_log as check_log
+from dsh_session.log_rules import check_turns as check_turns
+from dsh_session.log_rules import inherited_count_of as inherited_count_of
 from dsh_session.messages import derive_event_message as derive_event_message
 from dsh_session.reasons import (
     Aborted as Aborted,

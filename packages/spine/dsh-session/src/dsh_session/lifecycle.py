@@ -3,7 +3,6 @@
 from typing import ClassVar
 
 from dsh_cordis import Emit, Parallel
-
 from dsh_session.events import SessionEvent
 from dsh_session.session import Session
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar, Literal
 
 import msgspec
-from dsh_cordis import Context, Handle, Service, Target, scope_chain_of, scope_of
 
+from dsh_cordis import Context, Handle, Service, Target, scope_chain_of, scope_of
 from dsh_session.closers import build_fork_seed
 from dsh_session.errors import SessionForkError, SessionStateError
 from dsh_session.events import SessionEvent
@@ -54,7 +54,9 @@ class RestoredLog(msgspec.Struct, frozen=True, kw_only=True):
 class _Entry:
     """One live session: where it announces, and how far it is."""
 
-    def __init__(self, store: "SessionStore", session: Session, home: Context, scope: object | None) -> None:
+    def __init__(
+        self, store: "SessionStore", session: Session, home: Context, scope: object | None
+    ) -> None:
         self.store = store
         self.session = session
         self.home = home
