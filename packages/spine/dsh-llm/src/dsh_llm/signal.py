@@ -7,10 +7,6 @@ before any task runs. All calls are for one thread, the loop's.
 from collections.abc import Callable
 
 import anyio
-import structlog
-from structlog.typing import FilteringBoundLogger
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 Observer = Callable[[], None]
 
@@ -67,6 +63,11 @@ def _call(observer: Observer) -> None:
     try:
         observer()
     except Exception as error:  # one broken observer must not stop an abort
+        # structlog takes longer to import than this package, and this line runs almost never.
+        import structlog
+        from structlog.typing import FilteringBoundLogger
+
+        log: FilteringBoundLogger = structlog.get_logger(__name__)
         log.error("signal.observer_failed", observer=repr(observer), exc_info=error)
 
 

@@ -1,11 +1,13 @@
-"""Checkers for requests and streams; written apart from the code whose work they judge."""
+"""Checkers for requests and streams, written apart from the code that they judge; an adapter."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Final
 
+from anyio.lowlevel import checkpoint
+
 from dsh_brand import JsonValue, to_json
-from dsh_llm.blocks import ToolCallBlock
+from dsh_llm.blocks import TextBlock, ToolCallBlock
 from dsh_llm.chunks import (
     AbortedFinish,
     BlockEnd,
@@ -13,12 +15,17 @@ from dsh_llm.chunks import (
     ErrorFinish,
     FinishChunk,
     ReasoningDelta,
+    StopFinish,
     StreamChunk,
     TextDelta,
     ToolCallDelta,
     UsageChunk,
 )
 from dsh_llm.messages import Message, RequestMessage
+from dsh_llm.models import LlmModelInfo, LlmProviderInfo, LlmResolvedModelInfo
+from dsh_llm.request import GenerateOptions
+from dsh_llm.retry import RetryPolicyConfig
+from dsh_llm.signal import AbortSignal
 
 _KINDS: Final = {TextDelta: "text", ReasoningDelta: "reasoning", ToolCallDelta: "tool-call"}
 
@@ -159,3 +166,82 @@ def _judge_block(
     if isinstance(chunk, BlockEnd):
         del open_blocks[index]
     return []
+
+
+class FakeAdapter:
+    """An adapter for tests of what stands above it: every call gets the same script.
+
+    Attributes:
+        script: What a call streams; an exception in it is raised at its place.
+        requests: The request objects that reached it, in order.
+        closed: How many streams were closed before they had ended.
+        lookups: How many models were resolved.
+        info: The facts about every model; `None` gives the bare ones.
+        models: What the route lists.
+        retry_policy: The policy of every route.
+    """
+
+    def __init__(
+        self,
+        script: Sequence[StreamChunk | Exception] | None = None,
+        *,
+        names: Mapping[str, str] | None = None,
+        retry_policy: RetryPolicyConfig | None = None,
+    ) -> None:
+        self.script: Sequence[StreamChunk | Exception] = (
+            script if script is not None else text_script("Hello.")
+        )
+        self.requests: list[GenerateOptions] = []
+        self.closed = 0
+        self.lookups = 0
+        self.info: LlmResolvedModelInfo | None = None
+        self.models: Sequence[LlmModelInfo] = ()
+        self.retry_policy = retry_policy
+        self._names = names or {}
+
+    async def stream(self, options: GenerateOptions) -> AsyncGenerator[StreamChunk, None]:
+        """Record the request and stream the script."""
+        self.requests.append(options)
+        try:
+            for item in self.script:
+                await checkpoint()
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        except GeneratorExit:
+            await checkpoint()
+            self.closed += 1
+            raise
+
+    async def list_models(
+        self, provider: str, signal: AbortSignal | None = None
+    ) -> Sequence[LlmModelInfo]:
+        """The models that the test set."""
+        await checkpoint()
+        return self.models
+
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
+    ) -> LlmResolvedModelInfo:
+        """The facts that the test set, or the bare ones."""
+        await checkpoint()
+        self.lookups += 1
+        return self.info or LlmResolvedModelInfo(provider, model, model)
+
+    def provider_info(self, provider: str) -> LlmProviderInfo:
+        """The route under the name that the test gave it."""
+        return LlmProviderInfo(provider, self._names.get(provider, provider))
+
+    def provider_retry_policy(self, provider: str) -> RetryPolicyConfig | None:
+        """The policy that the test set."""
+        return self.retry_policy
+
+
+def text_script(text: str) -> tuple[StreamChunk, ...]:
+    """A complete stream that answers with one text."""
+    return (
+        BlockStart(0, "text"),
+        TextDelta(0, text),
+        BlockEnd(0, TextBlock(text)),
+        FinishChunk(StopFinish()),
+    )
