@@ -1,5 +1,7 @@
 """What a crash leaves behind is cut off, by the next write and not before."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -121,3 +123,39 @@ def test_S104_a_reader_never_sees_less_than_before(tmp_path: Path) -> None:
     # What a reader may meet while the writer replaces the torn frame.
     path.write_bytes(write(tmp_path / "first", "zstd", [3]).read_bytes())
     assert list(reader.read()) == sample_events(33)
+
+
+@BOTH
+def test_S127_S146_a_reader_beside_crashing_writers_never_reports_corruption(
+    tmp_path: Path, compression: Compression
+) -> None:
+    path = write(tmp_path, compression, [3])
+    store = JsonlStore(tmp_path, compression)
+    errors: list[Exception] = []
+    seen: list[int] = []
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                reader = store.open(ID, "read")
+                seen.extend(len(reader.read()) for _ in range(3))
+        except Exception as error:  # noqa: BLE001  # whatever it is, the test reports it
+            errors.append(error)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        for _ in range(60):
+            log = store.open(ID, "write")
+            log.append(sample_events(3, start=len(log.read())))
+            good = path.stat().st_size
+            log.append(sample_events(30, start=len(log.read())))
+            log.close()
+            # What a crash in the middle of the second batch leaves.
+            os.truncate(path, good + (path.stat().st_size - good) * 2 // 3)
+    finally:
+        done.set()
+        thread.join(10)
+    assert errors == []
+    assert seen

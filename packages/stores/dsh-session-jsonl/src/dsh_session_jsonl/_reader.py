@@ -79,14 +79,15 @@ class LogReader(SessionLog):
             status = self._path.stat()
             if revision_of(status) == self._revision:
                 break
+            resumed = self._scan.good_end > 0
             try:
                 self._refresh(status)
             except SessionPersistenceError:
                 self._scan = LogScan(self._path, self._compression)
                 self._revision = ""
-                if revision_of(self._path.stat()) == revision_of(status):
-                    raise
-                if attempt == _ATTEMPTS - 1 and not self._served:
+                moved = revision_of(self._path.stat()) != revision_of(status)
+                # Judged by a whole reading of a file that stood still, if there is any.
+                if not (moved or resumed) or (attempt == _ATTEMPTS - 1 and not self._served):
                     raise
             else:
                 break
