@@ -5,11 +5,13 @@ group survives this. So one task is started natively; it holds a task group of i
 all kernel tasks run, and drives the kernel whenever it is woken.
 """
 
+import sys
 from collections.abc import Awaitable, Callable
-from contextvars import Context, copy_context
+from contextvars import Context
+from typing import Self
 
 import anyio
-import sniffio
+import anyio.abc
 
 Job = Callable[[], Awaitable[None]]
 
@@ -25,19 +27,19 @@ class Host:
         self._started = anyio.Event()
         self._finished = anyio.Event()
         self._closing = False
+        self._native: object = None
 
     async def open(self) -> None:
         """Start the host task on the running event loop and wait until it takes jobs."""
-        if sniffio.current_async_library() == "trio":
+        if _runs_trio():
             import trio
 
-            trio.lowlevel.spawn_system_task(self._main, name="dsh_cordis host")
+            self._native = trio.lowlevel.spawn_system_task(self._main, name="dsh_cordis host")
         else:
             import asyncio  # noqa: TID251  # the native start that this module exists for
 
-            self._task = asyncio.get_running_loop().create_task(
-                self._main(), name="dsh_cordis host"
-            )
+            loop = asyncio.get_running_loop()
+            self._native = loop.create_task(self._main(), name="dsh_cordis host")
         await self._started.wait()
 
     async def close(self) -> None:
@@ -45,6 +47,7 @@ class Host:
         self._closing = True
         self._wake.set()
         await self._finished.wait()
+        self._native = None
 
     def wake(self) -> None:
         """Have the kernel driven soon; a second call before that costs nothing."""
@@ -53,8 +56,8 @@ class Host:
     def start(self, job: Job, context: Context) -> None:
         """Run a job in a task of the host, in a copy of `context`."""
         if self._tasks is None:
-            raise RuntimeError("the host task of this root has ended")
-        context.run(self._tasks.start_soon, self._guarded, job)
+            raise RuntimeError("the host task of this root has ended; nothing can be started on it")
+        _ = context.run(self._tasks.start_soon, self._guarded, job)
 
     async def _guarded(self, job: Job) -> None:
         try:
@@ -76,6 +79,60 @@ class Host:
             self._finished.set()
 
 
-def fresh_context() -> Context:
-    """A copy of the caller's context variables."""
-    return copy_context()
+class Gate:
+    """A cancel scope that can be cancelled until it is shut, and never after.
+
+    Work may leave scopes of its own open inside, so nothing may be entered or exited between the
+    work and its clean-up: the inner scope encloses both, and shutting only shields it.
+    """
+
+    def __init__(self) -> None:
+        self._outer = anyio.CancelScope()
+        self._inner = anyio.CancelScope()
+        self._shut = False
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether `cancel` took effect."""
+        return self._outer.cancel_called
+
+    def cancel(self) -> None:
+        """Cancel the work inside; without effect once the gate is shut."""
+        if not self._shut:
+            self._outer.cancel()
+
+    def shut(self) -> None:
+        """End the time in which the inside can be cancelled."""
+        self._shut = True
+        # Shielding only when needed lets a root that was abandoned die with its event loop.
+        self._inner.shield = self._outer.cancel_called
+
+    def __enter__(self) -> Self:
+        self._outer.__enter__()
+        self._inner.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> bool:
+        inner = self._inner.__exit__(*exc)  # type: ignore[arg-type]  # the triple of __exit__
+        if inner:
+            exc = (None, None, None)
+        return bool(self._outer.__exit__(*exc)) or bool(inner)  # type: ignore[arg-type]  # as above
+
+    def contain(self, error: BaseException) -> Exception | None:
+        """Sort what the work raised: its failure, None for our own cancellation, else raise."""
+        cancelled = anyio.get_cancelled_exc_class()
+        rest: BaseException | None = error
+        if isinstance(error, BaseExceptionGroup):
+            rest = error.split(cancelled)[1]
+        elif isinstance(error, cancelled):
+            rest = None
+        if rest is None and self.cancelled:
+            return None
+        if isinstance(rest, Exception):
+            return rest
+        raise error
+
+
+def _runs_trio() -> bool:
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_run())

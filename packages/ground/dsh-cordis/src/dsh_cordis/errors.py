@@ -26,7 +26,7 @@ class ServiceUnavailable(CordisError, AttributeError):  # noqa: N818  # upstream
     """A service was read that is not there; `declared` tells which of the two reasons holds."""
 
     def __init__(self, key: str, fiber: str, *, declared: bool) -> None:
-        """Args: the key that was read, the reading fiber's name, and whether it declared the key."""
+        """Args: the key that was read, the reading fiber's name, and whether that declared it."""
         if declared:
             text = f"service {key!r} is declared by {fiber!r} but not available now"
         else:

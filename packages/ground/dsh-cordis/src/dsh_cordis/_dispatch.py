@@ -1,0 +1,300 @@
+"""Listeners and how each mode runs them. Upstream: packages/core/src/events.ts of Cordis."""
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextvars import ContextVar, copy_context
+from functools import partial
+from inspect import iscoroutine
+from typing import Protocol
+
+import anyio
+from typing_extensions import override
+
+from dsh_cordis._activation import Activation
+from dsh_cordis._effects import Background, is_awaitable
+from dsh_cordis._keys import KeyRecord
+from dsh_cordis.errors import NotEnteredError
+from dsh_cordis.events import Event
+from dsh_cordis.handle import Handle, HandleState, Rest
+
+Fn = Callable[..., object]
+
+
+class TaskCensus(Protocol):
+    """Who wants to know which tasks run on somebody's behalf."""
+
+    def enter(
+        self,
+        kind: str,
+        label: str,
+        *,
+        call_id: str | None = None,
+        cancel: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Enter a task; the result leaves, once, when the task has really ended.
+
+        Args:
+            kind: What runs, such as `"listener"`.
+            label: What diagnostics show.
+            call_id: The tool call that it belongs to.
+            cancel: Cancels that one task natively.
+        """
+        ...
+
+
+task_census: ContextVar[TaskCensus | None] = ContextVar("dsh_task_census", default=None)
+"""Set by who wants a census (the loop); read by everything that starts a task for somebody."""
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+class Listener(Handle):
+    """One registration of a listener; it is its own handle."""
+
+    simple = True
+
+    def __init__(
+        self,
+        activation: Activation,
+        ctx: object,
+        event: str,
+        fn: Fn,
+        row: "Row",
+        *,
+        once: bool,
+        everywhere: bool,
+    ) -> None:
+        super().__init__(activation, event)
+        self.activation = activation
+        self.ctx = ctx
+        self.fn = fn
+        self.once = once
+        self.everywhere = everywhere
+        self.scope: KeyRecord | None = activation_scope(ctx)
+        self._row = row
+        self._spent = False
+
+    @property
+    def live(self) -> bool:
+        """Whether it still takes part."""
+        return self._use is HandleState.LIVE
+
+    def take(self) -> bool:
+        """Use up a once-listener; False when it is used up already."""
+        if not self.once:
+            return True
+        if self._spent:
+            return False
+        self._spent = True
+        self()
+        return True
+
+    @override
+    def _begin(self) -> Rest:
+        self._row.remove(self)
+        self.fn = _nothing
+        self.ctx = None
+        return None
+
+
+def activation_scope(ctx: object) -> KeyRecord | None:
+    """The scope tag of a context."""
+    scope = getattr(getattr(ctx, "_place", None), "scope", None)
+    return scope if isinstance(scope, KeyRecord) else None
+
+
+class Row:
+    """The listeners of one event, with the snapshot that a dispatch uses."""
+
+    __slots__ = ("_back", "_front", "_snapshot")
+
+    def __init__(self) -> None:
+        self._back: dict[Listener, None] = {}
+        self._front: dict[Listener, None] = {}
+        self._snapshot: tuple[Listener, ...] | None = ()
+
+    def add(self, listener: Listener, *, prepend: bool) -> None:
+        """Enter a listener, last or before all present ones."""
+        (self._front if prepend else self._back)[listener] = None
+        self._snapshot = None
+
+    def remove(self, listener: Listener) -> None:
+        """Take a listener out."""
+        self._front.pop(listener, None)
+        self._back.pop(listener, None)
+        self._snapshot = None
+
+    def listeners(self) -> tuple[Listener, ...]:
+        """All listeners in order."""
+        if self._snapshot is None:
+            self._snapshot = (*reversed(self._front), *self._back)
+        return self._snapshot
+
+
+class ListenerTask(Background):
+    """An asynchronous listener of an Emit; its failure is reported and takes nothing down."""
+
+    @override
+    def _task_failed(self, error: Exception) -> None:
+        self._owner.report(error, self.label)
+
+
+def emit(event: Event, listeners: Sequence[Listener]) -> None:
+    """Run the synchronous listeners now and start the asynchronous ones after the emitter."""
+    late: list[tuple[Listener, Coroutine[object, object, object]]] = []
+    vetoing = type(event).vetoing
+    for listener in listeners:
+        if not listener.live:
+            continue
+        fn = listener.fn
+        if not listener.take():
+            continue
+        try:
+            result = fn(event)
+        except Exception as error:  # contained, unless the event is vetoing
+            if vetoing:
+                for _, coroutine in late:
+                    coroutine.close()
+                raise
+            listener.activation.report(error, f"listener of {event.name!r}")
+            continue
+        if iscoroutine(result):
+            late.append((listener, result))
+    for listener, coroutine in late:
+        _start_late(event, listener, coroutine)
+
+
+def _start_late(
+    event: Event, listener: Listener, coroutine: Coroutine[object, object, object]
+) -> None:
+    activation = listener.activation
+    label = f"{event.name} {activation.fiber.name}"
+    task = ListenerTask(activation, label, partial(_wait_for, coroutine))
+    activation.stack.add(task)
+    task.when_used(coroutine.close)
+    census = task_census.get()
+    if census is not None:
+        task.when_used(census.enter("listener", label, cancel=task.cancel))
+    try:
+        activation.kernel.start_ordered(task.run, copy_context())
+    except NotEnteredError as error:
+        coroutine.close()
+        activation.stack.discard(task)
+        activation.report(error, label)
+
+
+async def _wait_for(coroutine: Coroutine[object, object, object]) -> None:
+    await coroutine
+
+
+class _Gathering:
+    """The awaited part of a parallel dispatch."""
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+        self.errors: dict[int, tuple[Listener, Exception]] = {}
+        self.late: list[tuple[int, Listener, Awaitable[object]]] = []
+
+    def call(self, index: int, listener: Listener) -> None:
+        """Start one listener."""
+        fn = listener.fn
+        if not listener.live or not listener.take():
+            return
+        try:
+            result = fn(self.event)
+        except Exception as error:  # noqa: BLE001  # collected for the group
+            self.errors[index] = (listener, error)
+            return
+        if is_awaitable(result):
+            self.late.append((index, listener, result))
+
+    async def run(self) -> None:
+        """Wait for all, none cancelled because another failed."""
+        try:
+            if len(self.late) == 1:
+                await self._wait(0)
+            elif self.late:
+                async with anyio.create_task_group() as tasks:
+                    _ = tasks.start_soon(self._chain, 0, tasks)
+        except BaseException:
+            for listener, error in self.errors.values():
+                listener.activation.report(error, f"listener of {self.event.name!r}")
+            raise
+
+    async def _chain(self, position: int, tasks: anyio.abc.TaskGroup) -> None:
+        # Each starts the next: trio shuffles tasks that are started together.
+        if position + 1 < len(self.late):
+            _ = tasks.start_soon(self._chain, position + 1, tasks)
+        await self._wait(position)
+
+    async def _wait(self, position: int) -> None:
+        index, listener, awaitable = self.late[position]
+        try:
+            await awaitable
+        except Exception as error:  # noqa: BLE001  # collected for the group
+            self.errors[index] = (listener, error)
+
+
+async def parallel(event: Event, listeners: Sequence[Listener]) -> None:
+    """Run all at once; raise one group of all failures in listener order."""
+    gathering = _Gathering(event)
+    for index, listener in enumerate(listeners):
+        gathering.call(index, listener)
+    await gathering.run()
+    if gathering.errors:
+        failures = [error for _, (_, error) in sorted(gathering.errors.items(), key=_first)]
+        raise ExceptionGroup(f"listeners of {event.name!r} failed", failures)
+
+
+def _first(item: tuple[int, object]) -> int:
+    return item[0]
+
+
+async def serial(event: Event, listeners: Sequence[Listener]) -> object:
+    """One by one until the first result."""
+    for listener in listeners:
+        fn = listener.fn
+        if not listener.live or not listener.take():
+            continue
+        result = fn(event)
+        if is_awaitable(result):
+            result = await result
+        if result is not None and result is not False:
+            return result
+    return None
+
+
+def bail(event: Event, listeners: Sequence[Listener]) -> object:
+    """As `serial`, synchronous."""
+    for listener in listeners:
+        fn = listener.fn
+        if not listener.live or not listener.take():
+            continue
+        result = fn(event)
+        if iscoroutine(result):
+            result.close()
+            raise TypeError(
+                f"a listener of {event.name!r} is asynchronous; a Bail event takes only answers "
+                "that are there at once"
+            )
+        if result is not None and result is not False:
+            return result
+    return None
+
+
+def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], object]) -> object:
+    """Nest the listeners around `inner`, outermost first, and call the outermost."""
+    rest: Callable[[], object] = inner
+    for listener in reversed(listeners):
+        if listener.once:
+            rest = partial(_once, listener, listener.fn, event, rest)
+        else:
+            rest = partial(listener.fn, event, rest)
+    return rest()
+
+
+def _once(listener: Listener, fn: Fn, event: Event, rest: Callable[[], object]) -> object:
+    if not listener.take():
+        return rest()
+    return fn(event, rest)

@@ -1,0 +1,259 @@
+"""What a plugin definition asks for: its body, its needs by annotation, its config model.
+
+Annotations are read by name and never evaluated: a type imported for checking alone must not be
+needed at run time.
+"""
+
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from types import FunctionType, MethodType, ModuleType
+from typing import Final
+
+from dsh_cordis.errors import ConfigError
+from dsh_cordis.handle import Handle
+
+_MISSING: Final = object()
+
+
+class Definition:
+    """A plugin as the kernel sees it."""
+
+    __slots__ = ("model", "name", "optional", "plugin", "required", "run")
+
+    def __init__(
+        self,
+        plugin: object,
+        name: str | None,
+        run: Callable[[object, object], object],
+        required: Mapping[str, object] | None = None,
+        optional: Iterable[str] = (),
+        model: object = None,
+    ) -> None:
+        self.plugin = plugin
+        self.name = name
+        self.run = run
+        self.required = dict(required or {})
+        self.optional = frozenset(optional)
+        self.model = model
+
+    @property
+    def identity(self) -> object:
+        """What makes two mounts mounts of one plugin."""
+        return identity_of(self.plugin)
+
+    def resolve_config(self, raw: object) -> object:
+        """Run the config model; a definition without one takes the value as it is."""
+        validate = getattr(self.model, "model_validate", None)
+        if validate is None or (isinstance(self.model, type) and isinstance(raw, self.model)):
+            return raw
+        try:
+            return validate({} if raw is None else raw)
+        except Exception as error:  # noqa: BLE001  # whatever a model raises is a ConfigError
+            problems = _problems(error)
+        # The model's own error shows the rejected values, which may hold credentials.
+        raise ConfigError(self.name or "(unnamed)", problems)
+
+
+def identity_of(plugin: object) -> object:
+    """A hashable stand-in for the identity of a definition; bound methods are made anew."""
+    if isinstance(plugin, MethodType):
+        return (id(plugin.__self__), id(plugin.__func__))
+    return id(plugin)
+
+
+def define(plugin: object, base: type) -> Definition:
+    """Inspect a plugin.
+
+    Args:
+        plugin: Function, service class, or object or module with `apply`.
+        base: The context class whose subclasses declare needs.
+
+    Raises:
+        TypeError: It has none of these shapes, or an annotation of it cannot be found.
+    """
+    body, owner = _body_of(plugin)
+    parameters = _parameters(plugin, body)
+    takes_config = len(parameters) > 1
+    required, optional = _declared(plugin, owner)
+    context_type = _annotation(parameters[0], body, strict=True)
+    if isinstance(context_type, type) and issubclass(context_type, base):
+        named, free = needs_of(context_type, base)
+        required = {**dict.fromkeys(named), **required}
+        optional |= free - required.keys()
+    model = getattr(owner, "Config", None)
+    if model is None and takes_config:
+        model = _annotation(parameters[1], body, strict=False)
+    if getattr(model, "model_validate", None) is None:
+        model = None
+    return Definition(
+        plugin, _name_of(plugin), _runner(plugin, body, takes_config), required, optional, model
+    )
+
+
+def _body_of(plugin: object) -> tuple[Callable[..., object], object]:
+    """The callable to run and the object that carries `inject` and `Config`."""
+    if isinstance(plugin, Handle):
+        raise _refused(plugin)
+    if isinstance(plugin, type):
+        return plugin, plugin
+    apply = getattr(plugin, "apply", None)
+    if callable(apply):
+        return apply, plugin
+    if callable(plugin):
+        return plugin, plugin
+    raise _refused(plugin)
+
+
+def _refused(plugin: object) -> TypeError:
+    return TypeError(
+        f"{plugin!r} is no plugin; give a function (ctx, config), a Service class, or an object "
+        "or module with `apply`"
+    )
+
+
+def _parameters(plugin: object, body: Callable[..., object]) -> list[inspect.Parameter]:
+    try:
+        signature = inspect.signature(body)
+    except (TypeError, ValueError):
+        raise _refused(plugin) from None
+    positional: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            positional += [parameter] * (2 - len(positional))
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            positional.append(parameter)
+        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
+            raise _refused(plugin)
+    needed = [parameter for parameter in positional if parameter.default is parameter.empty]
+    if not positional or len(needed) > 2:
+        raise _refused(plugin)
+    return positional[:2]
+
+
+def _runner(
+    plugin: object, body: Callable[..., object], takes_config: bool
+) -> Callable[[object, object], object]:
+    if not isinstance(plugin, type):
+        return body if takes_config else (lambda ctx, config: body(ctx))
+
+    def build(ctx: object, config: object) -> object:
+        service = body(ctx, config) if takes_config else body(ctx)
+        init = getattr(service, "init", None)
+        return init() if callable(init) else None
+
+    return build
+
+
+def _declared(plugin: object, owner: object) -> tuple[dict[str, object], set[str]]:
+    inject = getattr(owner, "inject", None)
+    if inject is None or callable(inject):
+        return {}, set()
+    if isinstance(inject, Mapping):
+        return dict(inject), set()
+    if isinstance(inject, Iterable) and not isinstance(inject, str):
+        return dict.fromkeys(inject), set()
+    raise TypeError(f"`inject` of {plugin!r} must be a list of keys or a mapping, not {inject!r}")
+
+
+def needs_of(context_type: type, base: type) -> tuple[list[str], set[str]]:
+    """The annotated names of a context class: required ones in order, and optional ones."""
+    required: dict[str, None] = {}
+    optional: set[str] = set()
+    for cls in reversed(context_type.__mro__):
+        if not issubclass(cls, base) or cls is base:
+            continue
+        for name in _annotated_names(cls):
+            if name.startswith("_") or hasattr(base, name):
+                continue
+            default = vars(cls).get(name, _MISSING)
+            if default is _MISSING and name not in optional:
+                required[name] = None
+            elif default is None:
+                required.pop(name, None)
+                optional.add(name)
+    return list(required), optional
+
+
+def _annotated_names(cls: type) -> list[str]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return list(annotationlib.get_annotations(cls, format=annotationlib.Format.STRING))
+    return list(vars(cls).get("__annotations__", ()))
+
+
+def _annotation(
+    parameter: inspect.Parameter, body: Callable[..., object], *, strict: bool
+) -> object:
+    """A parameter's annotation; a string is looked up as a dotted name."""
+    annotation = parameter.annotation
+    if annotation is parameter.empty:
+        return None
+    if not isinstance(annotation, str):
+        return annotation
+    function = _function_of(body)
+    found = _lookup(annotation.strip("\"' "), function)
+    if found is _MISSING and (strict or annotation.isidentifier()):
+        raise TypeError(
+            f"the annotation {annotation!r} of parameter {parameter.name!r} of "
+            f"{body!r} cannot be found; define that name in the plugin's module"
+        )
+    return None if found is _MISSING else found
+
+
+def _function_of(body: Callable[..., object]) -> FunctionType | None:
+    target: object = body.__init__ if isinstance(body, type) else body  # type: ignore[misc]  # read only
+    target = getattr(target, "func", target)  # functools.partial
+    if not isinstance(target, FunctionType | MethodType):
+        target = vars(type(target)).get("__call__", target)
+    target = getattr(target, "__func__", target)
+    target = inspect.unwrap(target) if callable(target) else target
+    return target if isinstance(target, FunctionType) else None
+
+
+def _lookup(name: str, function: FunctionType | None) -> object:
+    first, *rest = name.split(".")
+    if function is None or not all(part.isidentifier() for part in (first, *rest)):
+        return _MISSING
+    found = next(
+        (space[first] for space in _namespaces(function) if first in space),
+        _MISSING,
+    )
+    for part in rest:
+        found = getattr(found, part, _MISSING)
+    return found
+
+
+def _namespaces(function: FunctionType) -> Iterable[Mapping[str, object]]:
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
+    closure: dict[str, object] = {}
+    for name, cell in cells:
+        try:
+            closure[name] = cell.cell_contents
+        except ValueError:
+            continue
+    yield closure
+    frame = sys._getframe()
+    above = frame.f_back
+    while above is not None:
+        if function.__code__ in above.f_code.co_consts:
+            yield above.f_locals
+        above = above.f_back
+    yield function.__globals__
+
+
+def _name_of(plugin: object) -> str | None:
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str):
+        name = getattr(plugin, "__name__", None)
+    if isinstance(plugin, ModuleType) and name == plugin.__name__:
+        return name.rpartition(".")[2]
+    return name if isinstance(name, str) and name != "<lambda>" else None
+
+
+def _problems(error: Exception) -> list[tuple[str, str]]:
+    listing = getattr(error, "errors", None)
+    if not callable(listing):
+        return [("", str(error))]
+    return [(".".join(map(str, item["loc"])), str(item["msg"])) for item in listing()]

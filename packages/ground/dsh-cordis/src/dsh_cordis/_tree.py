@@ -1,0 +1,213 @@
+"""What all contexts of one root share: kernel, claims, listeners and mounted plugins."""
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from traceback import format_exception
+from typing import TYPE_CHECKING, cast
+
+from typing_extensions import override
+
+from dsh_brand import error_chain
+from dsh_cordis import _dispatch
+from dsh_cordis._activation import Claims, FiberState, Place
+from dsh_cordis._dispatch import Listener, Row
+from dsh_cordis._fiber import FiberCore, Ports
+from dsh_cordis._kernel import Kernel
+from dsh_cordis._keys import chain
+from dsh_cordis.errors import ScopeError
+from dsh_cordis.events import Event, Mode
+
+if TYPE_CHECKING:
+    # structlog is imported at the first logged error; it brings asyncio and a tenth of a second.
+    from structlog.typing import FilteringBoundLogger
+
+
+class Announcements:
+    """Makes the kernel's own events, whose payloads name classes of the layer above."""
+
+    def __init__(
+        self,
+        *,
+        plugin: Callable[..., Event],
+        status: Callable[..., Event],
+        error: Callable[..., Event],
+        dispatch: Callable[..., Event],
+        config: Callable[..., Event],
+        update: Callable[..., Event],
+    ) -> None:
+        self.plugin = plugin
+        self.status = status
+        self.error = error
+        self.dispatch = dispatch
+        self.config = config
+        self.update = update
+
+
+class Tree(Ports):
+    """The shared state of a root."""
+
+    def __init__(
+        self, make_context: "Callable[[Tree, Place], object]", events: Announcements
+    ) -> None:
+        self.kernel = Kernel()
+        self.claims = Claims()
+        self.rows: dict[str, Row] = {}
+        self.registry: dict[object, dict[FiberCore, None]] = {}
+        self._make_context = make_context
+        self._events = events
+        self.root: object = None
+
+    # Mounted plugins
+
+    def enter(self, fiber: FiberCore) -> None:
+        """Record a mounted plugin."""
+        self.registry.setdefault(fiber.definition.identity, {})[fiber] = None
+
+    @override
+    def leave(self, fiber: FiberCore) -> None:
+        """Drop a record; the plugin's own goes with the last one."""
+        fibers = self.registry.get(fiber.definition.identity, {})
+        fibers.pop(fiber, None)
+        if not fibers:
+            self.registry.pop(fiber.definition.identity, None)
+
+    def fibers(self) -> list[FiberCore]:
+        """All mounted fibers, oldest first."""
+        found = [fiber for fibers in self.registry.values() for fiber in fibers]
+        return sorted(found, key=lambda fiber: fiber.uid or 0)
+
+    def announce_mount(self, fiber: FiberCore) -> None:
+        """Tell observers of a new fiber; what one raises vetoes the mount."""
+        row = self.rows.get("internal/plugin")
+        if row is not None:
+            _dispatch.emit(self._events.plugin(fiber=fiber), row.listeners())
+
+    # Ports
+
+    @override
+    def make_context(self, place: Place) -> object:
+        return self._make_context(self, place)
+
+    @override
+    def status(self, fiber: FiberCore, previous: FiberState) -> None:
+        if "internal/status" in self.rows:
+            self._tell(self._events.status(fiber=fiber, previous=previous))
+
+    @override
+    def disposed(self, fiber: FiberCore) -> None:
+        self.leave(fiber)
+        if "internal/plugin" in self.rows:
+            self._tell(self._events.plugin(fiber=fiber))
+
+    @override
+    def report(self, error: Exception, fiber: FiberCore, label: str) -> None:
+        _log_error(error, fiber.name, label)
+        if "internal/error" in self.rows:
+            self._tell(self._events.error(error=error, fiber=fiber, label=label))
+
+    @override
+    def interpolate(self, fiber: FiberCore, raw: object) -> object:
+        row = self.rows.get("internal/config")
+        if row is None:
+            return raw
+        event = self._events.config(fiber=fiber, config=raw)
+        return _dispatch.waterfall(event, row.listeners(), lambda: raw)
+
+    @override
+    def take_over(
+        self, fiber: FiberCore, config: object, default: Callable[[], Awaitable[None]]
+    ) -> Callable[[], Awaitable[None]] | None:
+        row = self.rows.get("internal/update")
+        admitted = row.listeners() if row is not None else ()
+        own = [listener for listener in admitted if listener.activation is fiber.activation]
+        others = [listener for listener in admitted if listener.everywhere and listener not in own]
+        if not own and not others:
+            return None
+        event = self._events.update(fiber=fiber, config=config)
+        chain = partial(_dispatch.waterfall, event, [*own, *others], default)
+        return cast("Callable[[], Awaitable[None]]", chain)
+
+    def _tell(self, event: Event) -> None:
+        """Emit one of the kernel's own events, every observer contained."""
+        for listener in self.rows[event.name].listeners():
+            try:
+                _dispatch.emit(event, (listener,))
+            except Exception as error:  # noqa: BLE001  # an observer must not stop the kernel
+                _log_error(error, listener.activation.fiber.name, f"observer of {event.name!r}")
+
+    # Dispatch
+
+    def row(self, event: str) -> Row:
+        """The listeners of an event name."""
+        row = self.rows.get(event)
+        if row is None:
+            row = self.rows[event] = Row()
+        return row
+
+    def admitted(
+        self,
+        event: Event,
+        mode: Mode,
+        key: object,
+        admits: Callable[[object], bool] | None,
+        target: object,
+        unkeyed: object,
+    ) -> tuple[Listener, ...]:
+        """Decide, once and before any runs, which listeners take part.
+
+        Raises:
+            TypeError: The event has another mode.
+            ScopeError: A scoped event without its keyed target.
+        """
+        if event.mode != mode:
+            raise TypeError(f"{event.name!r} is a {event.mode} event; it cannot go out as {mode}")
+        key = _subject_key(event, key, unkeyed)
+        self._observe(event, mode, target)
+        row = self.rows.get(event.name)
+        if row is None:
+            return ()
+        listeners = row.listeners()
+        if key is unkeyed and admits is None:
+            return listeners
+        reached = None if key is unkeyed else {id(above) for above in chain(key)}
+        return tuple(listener for listener in listeners if _admits(listener, reached, admits))
+
+    def _observe(self, event: Event, mode: Mode, target: object) -> None:
+        row = self.rows.get("internal/dispatch")
+        if row is not None and row.listeners() and not event.name.startswith("internal/"):
+            announcement = self._events.dispatch(dispatch_mode=mode, event=event, target=target)
+            _dispatch.emit(announcement, row.listeners())
+
+
+def _subject_key(event: Event, key: object, unkeyed: object) -> object:
+    subject = event.subject
+    if subject is None:
+        if event.scoped and key is unkeyed:
+            raise ScopeError(
+                f"{event.name!r} is scoped; dispatch it with target=Target(key), or Target(None) "
+                "for listeners outside all scopes"
+            )
+        return key
+    own: object = getattr(event, subject)
+    if key is not unkeyed and key is not own:
+        raise ScopeError(f"the target of {event.name!r} must be keyed by its {subject!r}")
+    return own
+
+
+def _admits(
+    listener: Listener, reached: set[int] | None, admits: Callable[[object], bool] | None
+) -> bool:
+    if listener.everywhere:
+        return True
+    if reached is not None and listener.scope is not None and id(listener.scope.key) not in reached:
+        return False
+    return admits is None or admits(listener.ctx)
+
+
+def _log_error(error: Exception, fiber: str, label: str) -> None:
+    import structlog  # brings asyncio; only an error needs it
+
+    # The text of the traceback, not `exc_info`: pretty renderers print locals, secrets included.
+    trace = "".join(format_exception(error))
+    log: FilteringBoundLogger = structlog.get_logger("dsh_cordis")
+    log.error("fiber.error", fiber=fiber, where=label, error=error_chain(error), exception=trace)

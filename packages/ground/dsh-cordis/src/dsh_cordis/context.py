@@ -1,0 +1,518 @@
+"""Contexts and fibers: what a plugin receives, and one mounted instance of it.
+
+Upstream: packages/core/src/context.ts and fiber.ts of Cordis.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, cast, overload
+
+import anyio
+from typing_extensions import override
+
+from dsh_cordis import _dispatch
+from dsh_cordis._activation import Claim, FiberState, Place
+from dsh_cordis._deadlock import lifecycle_frame
+from dsh_cordis._dispatch import Listener
+from dsh_cordis._effects import set_up, start_background
+from dsh_cordis._fiber import FiberCore
+from dsh_cordis._plugin import Definition, define, identity_of
+from dsh_cordis._tree import Announcements, Tree
+from dsh_cordis._views import Viewable, view_of
+from dsh_cordis.errors import DeadlockError, ServiceUnavailable
+from dsh_cordis.events import (
+    Bail,
+    Emit,
+    Event,
+    EventType,
+    Mode,
+    Next,
+    Parallel,
+    Serial,
+    SyncWaterfall,
+    Waterfall,
+)
+from dsh_cordis.handle import DONE, Completion, EffectInfo, Going, Handle
+
+if TYPE_CHECKING:
+    # structlog brings asyncio and a tenth of a second; it is imported at the first `ctx.log`.
+    from structlog.typing import FilteringBoundLogger
+
+R = TypeVar("R")
+L = TypeVar("L")
+S = TypeVar("S", bound=Viewable)
+_Predicate = Callable[["Context"], bool]
+
+UNKEYED: Final = object()
+"""The key of a `Target` that routes by its predicate alone."""
+
+
+class PluginObject(Protocol):
+    """An object or a module that is a plugin."""
+
+    apply: Callable[..., object]
+
+
+Plugin = Callable[..., object] | PluginObject
+"""A function `(ctx, config)` or `(ctx)`, a service class, or something with `apply`."""
+
+
+class Target:
+    """To whom a dispatch goes.
+
+    Args:
+        key: A scope key: untagged listeners and those tagged with it or a key above it take
+            part. None admits untagged ones only; left out, scopes do not matter.
+        admits: A further condition on the listener's owning context.
+    """
+
+    __slots__ = ("admits", "key")
+
+    def __init__(self, key: object = UNKEYED, admits: _Predicate | None = None) -> None:
+        """See the class."""
+        self.key = key
+        self.admits = admits
+
+
+class Fiber(FiberCore):
+    """One mounted instance of a plugin.
+
+    `await fiber` returns when no transition is in flight, and raises the plugin's error if it
+    failed. As an async context manager it waits until ACTIVE, and disposes at the end.
+    """
+
+    @property
+    def ctx(self) -> "Context":
+        """The context of the current activation."""
+        return cast("Context", self.activation.ctx)
+
+    def __await__(self) -> Any:  # a generator whose yields belong to the event loop
+        return self.wait_settled().__await__()
+
+    def effects(self) -> list[EffectInfo]:
+        """The live registrations as a tree, oldest first."""
+        return [EffectInfo(handle) for handle in self.children()]
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.active()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.dispose()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.dispose()
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Fiber {self.name!r} uid={self.uid} {self.state.value}>"
+
+
+class InternalPlugin(Emit, frozen=True):
+    """A plugin is being mounted (raising vetoes it), or has been disposed (`uid` is None)."""
+
+    name: ClassVar[str] = "internal/plugin"
+    vetoing: ClassVar[bool] = True
+    fiber: Fiber
+
+
+class InternalStatus(Emit, frozen=True):
+    """A fiber changed its state."""
+
+    name: ClassVar[str] = "internal/status"
+    fiber: Fiber
+    previous: FiberState
+
+
+class InternalError(Emit, frozen=True):
+    """An error was contained by the kernel."""
+
+    name: ClassVar[str] = "internal/error"
+    error: Exception
+    fiber: Fiber
+    label: str
+
+
+class InternalDispatch(Emit, frozen=True):
+    """An event is about to be dispatched; raising stops the dispatch in every mode."""
+
+    name: ClassVar[str] = "internal/dispatch"
+    vetoing: ClassVar[bool] = True
+    dispatch_mode: Mode
+    event: Event
+    target: Target | None
+
+
+class InternalConfig(SyncWaterfall[object], frozen=True):
+    """A raw config is about to be validated; listeners may interpolate it."""
+
+    name: ClassVar[str] = "internal/config"
+    fiber: Fiber
+    config: object
+
+
+class InternalUpdate(Waterfall[None], frozen=True):
+    """An active fiber gets a valid new config; a listener that does not call next took it over."""
+
+    name: ClassVar[str] = "internal/update"
+    fiber: Fiber
+    config: object
+
+
+_EVENTS: Final = Announcements(
+    plugin=InternalPlugin,
+    status=InternalStatus,
+    error=InternalError,
+    dispatch=InternalDispatch,
+    config=InternalConfig,
+    update=InternalUpdate,
+)
+
+
+class Context:
+    """What a plugin receives: events, services, effects and child plugins of its fiber.
+
+    `Context()` makes the root of a new tree; `async with Context() as ctx` opens it and disposes
+    it at the end. An attribute that is no member here is read as the service of that name.
+    """
+
+    fiber: Fiber
+    root: "Context"
+
+    def __init__(self) -> None:
+        """Make a root. Events, `provide` and synchronous effects work before it is opened."""
+        tree = self._tree = Tree(Context._at, _EVENTS)
+        tree.root = self
+        fiber = Fiber(tree.kernel, tree, Definition(None, "root", _no_body), None, None)
+        fiber.state = FiberState.ACTIVE
+        fiber.activation.phase = "done"
+        fiber.activation.ctx = self
+        self.fiber = fiber
+        self.root = self
+        self._place = fiber.activation.place
+        tree.kernel.on_crash = fiber.dispose
+
+    @staticmethod
+    def _at(tree: Tree, place: Place) -> "Context":
+        ctx = object.__new__(Context)
+        ctx._tree = tree
+        ctx._place = place
+        ctx.fiber = cast("Fiber", place.activation.fiber)
+        ctx.root = cast("Context", tree.root)
+        return ctx
+
+    async def __aenter__(self) -> Self:
+        if self.root is not self:
+            raise TypeError("only a root context is opened; mount plugins with ctx.plugin()")
+        self._place.activation.check("opening the root")
+        if self._tree.kernel.host is not None:
+            raise RuntimeError("this root context is already open; make another with Context()")
+        await self._tree.kernel.open()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.fiber.dispose()
+            await self._tree.kernel.close()
+
+    # Events
+
+    def on(
+        self,
+        event: EventType[L],
+        listener: L,
+        *,
+        prepend: bool = False,
+        once: bool = False,
+        everywhere: bool = False,
+    ) -> Handle:
+        """Listen to an event until the handle is called or the plugin unloads.
+
+        Args:
+            event: The payload class.
+            listener: What the mode of the event takes; asynchronous listeners of an Emit run as
+                tasks of this fiber after the emitter yields.
+            prepend: Run before all present listeners.
+            once: Run at most once.
+            everywhere: Take part whatever the target of a dispatch is.
+
+        Raises:
+            InactiveError: The activation of this context has ended.
+        """
+        activation = self._place.activation
+        activation.check("ctx.on")
+        name = getattr(event, "name", None)
+        if not isinstance(name, str) or not callable(listener):
+            raise TypeError(
+                f"ctx.on takes an event class with a name and a listener, not {event!r}"
+            )
+        row = self._tree.row(name)
+        entry = Listener(activation, self, name, listener, row, once=once, everywhere=everywhere)
+        row.add(entry, prepend=prepend)
+        activation.stack.add(entry)
+        return entry
+
+    def _admitted(self, event: Event, mode: Mode, target: Target | None) -> tuple[Listener, ...]:
+        if target is None:
+            return self._tree.admitted(event, mode, UNKEYED, None, None, UNKEYED)
+        admits = cast("Callable[[object], bool] | None", target.admits)
+        return self._tree.admitted(event, mode, target.key, admits, target, UNKEYED)
+
+    def emit(self, event: Emit, *, target: Target | None = None) -> None:
+        """Run every listener; their errors are reported, unless the event is vetoing."""
+        _dispatch.emit(event, self._admitted(event, "emit", target))
+
+    async def parallel(self, event: Parallel, *, target: Target | None = None) -> None:
+        """Run all listeners at once and wait for all.
+
+        Raises:
+            ExceptionGroup: All failures, in listener order.
+        """
+        await _dispatch.parallel(event, self._admitted(event, "parallel", target))
+
+    async def serial(self, event: Serial[R], *, target: Target | None = None) -> R | None:
+        """Run listeners one by one until one answers other than None or False."""
+        result = await _dispatch.serial(event, self._admitted(event, "serial", target))
+        return cast("R | None", result)
+
+    def bail(self, event: Bail[R], *, target: Target | None = None) -> R | None:
+        """As `serial`, synchronous."""
+        return cast("R | None", _dispatch.bail(event, self._admitted(event, "bail", target)))
+
+    @overload
+    def waterfall(
+        self, event: Waterfall[R], inner: Next[R], *, target: Target | None = None
+    ) -> Awaitable[R]: ...
+
+    @overload
+    def waterfall(
+        self, event: SyncWaterfall[R], inner: Callable[[], R], *, target: Target | None = None
+    ) -> R: ...
+
+    def waterfall(
+        self, event: Event, inner: Callable[[], object], *, target: Target | None = None
+    ) -> object:
+        """Run `inner` inside all listeners, outermost first; the result is handed on untouched."""
+        return _dispatch.waterfall(event, self._admitted(event, "waterfall", target), inner)
+
+    # Services
+
+    def provide(self, key: str, value: object, *, available: _Predicate | None = None) -> Handle:
+        """Claim a service key in this realm until the handle is called or the plugin unloads.
+
+        Args:
+            key: An identifier that is no member of `Context`.
+            value: The service.
+            available: Asked per dependent; see `notify`.
+
+        Raises:
+            ServiceConflict: Another claim of this key lives in this realm.
+            ValueError: The key cannot be read as an attribute.
+        """
+        place = self._place
+        place.activation.check("ctx.provide")
+        if (
+            not key.isidentifier()
+            or key.startswith("_")
+            or key in _RESERVED
+            or hasattr(Context, key)
+        ):
+            raise ValueError(
+                f"{key!r} cannot be a service key: give an identifier that Context lacks"
+            )
+        predicate = None if available is None else partial(self._ask, available)
+        claim = Claim(place, key, value, predicate, self._tree.claims)
+        self._tree.claims.add(claim)
+        place.activation.claims[claim.pair] = claim
+        place.activation.stack.add(claim)
+        claim.public = self.fiber.state is FiberState.ACTIVE
+        self._tree.claims.changed(claim.pair)
+        return claim
+
+    def _ask(self, available: _Predicate, place: Place) -> bool:
+        return available(Context._at(self._tree, place))
+
+    def notify(self, key: str) -> None:
+        """Have the availability predicates of a key asked again."""
+        self._tree.claims.changed_key(key)
+
+    @overload
+    def get(self, key: type[S]) -> S | None: ...
+
+    @overload
+    def get(self, key: str) -> Any: ...  # a service of any class
+
+    def get(self, key: str | type[Viewable]) -> object:
+        """The service of an active plugin in this realm, or None; must not be kept over awaits."""
+        name = key if isinstance(key, str) else key.key
+        place = self._place.resolver or self._place
+        claim = self._tree.claims.get(place.pair(name))
+        if claim is None or not claim.public or not claim.is_available(self._place):
+            return None
+        return self._seen(claim)
+
+    def __getattr__(self, name: str) -> Any:  # a service of any class; a Context subclass types it
+        if name.startswith("_") or name in _RESERVED:
+            raise AttributeError(name)
+        place = self._place.resolver or self._place
+        claim = place.activation.find(place, name)
+        if claim is None and self._reads_live(place, name):
+            return self._get_or_raise(name)
+        if claim is None:
+            raise ServiceUnavailable(name, self.fiber.name, declared=name in self.fiber.required)
+        value = self._seen(claim)
+        self.__dict__[name] = value
+        claim.cached_in.add(self)
+        return value
+
+    def _reads_live(self, place: Place, name: str) -> bool:
+        """Whether a read of `name` is evaluated at every read: at the root, and optional keys."""
+        fiber = cast("Fiber", place.activation.fiber)
+        return place.activation.mount is None or name in fiber.definition.optional
+
+    def _get_or_raise(self, name: str) -> object:
+        value = self.get(name)
+        if value is None and name not in self.fiber.definition.optional:
+            raise ServiceUnavailable(name, self.fiber.name, declared=False)
+        return value
+
+    def _seen(self, claim: Claim) -> object:
+        """The value of a claim as this context sees it."""
+        value = claim.value
+        if not isinstance(value, Viewable):
+            return value
+        mine = self._place
+        provider = claim.place.resolver or claim.place
+        place = Place(
+            mine.activation, mine.realms, mine.scope, mine.intercepts, provider, claim.key
+        )
+        return view_of(value, Context._at(self._tree, place))
+
+    # Effects and plugins
+
+    def effect(self, effect: object, *, label: str = "") -> Handle:
+        """Register an effect: a set-up that gives its own undoing.
+
+        Args:
+            effect: A callable giving nothing, a disposer or a handle; a (async) context manager;
+                a (async) generator function yielding any number of these; a coroutine function.
+            label: What diagnostics call it.
+        """
+        activation = self._place.activation
+        activation.check("ctx.effect")
+        name = label or getattr(effect, "__name__", None) or type(effect).__name__
+        return set_up(activation, activation.stack, effect, name)
+
+    def spawn(self, fn: Callable[..., Awaitable[object]], *args: object, name: str = "") -> Handle:
+        """Start a background task of this activation; undoing cancels and joins it.
+
+        If the task raises, the fiber fails with that error.
+        """
+        activation = self._place.activation
+        activation.check("ctx.spawn")
+        label = name or getattr(fn, "__name__", None) or "task"
+        return start_background(activation, activation.stack, partial(fn, *args), label)
+
+    def plugin(self, plugin: Plugin, config: object = None) -> Fiber:
+        """Mount a plugin below this fiber; its body runs after this call.
+
+        Raises:
+            TypeError: It has no shape of a plugin.
+            InactiveError: The activation of this context has ended.
+        """
+        self._place.activation.check("ctx.plugin")
+        return self._mount(define(plugin, Context), config, self._place)
+
+    def inject(self, keys: Sequence[str] | Mapping[str, object], body: Plugin) -> Fiber:
+        """Mount a body that loads and unloads with services, while this fiber stays."""
+        self._place.activation.check("ctx.inject")
+        definition = define(body, Context)
+        configs = dict(keys) if isinstance(keys, Mapping) else dict.fromkeys(keys)
+        definition.required = {**definition.required, **configs}
+        return self._mount(definition, None, self._place)
+
+    def _mount(self, definition: Definition, config: object, place: Place) -> Fiber:
+        tree = self._tree
+        tree.kernel.require_host("ctx.plugin")
+        fiber = Fiber(tree.kernel, tree, definition, place, config)
+        tree.enter(fiber)
+        place.activation.stack.add(fiber)
+        try:
+            tree.announce_mount(fiber)
+        except BaseException:
+            fiber.veto()
+            raise
+        fiber.begin()
+        return fiber
+
+    def unplug(self, plugin: Plugin) -> Completion:
+        """Dispose every fiber of a plugin in this tree."""
+        fibers = list(self._tree.registry.get(identity_of(plugin), ()))
+        waits = [fiber.dispose() for fiber in fibers]
+        if not waits:
+            return DONE
+
+        async def wait() -> None:
+            for disposal in waits:
+                await disposal
+
+        return Going(wait)
+
+    async def settled(self) -> None:
+        """Wait until no fiber of the whole tree is in transition; raise what failed.
+
+        Raises:
+            Exception: The error of the FAILED fiber; an `ExceptionGroup` if there are several.
+            DeadlockError: A plugin body or a disposer asks, for whose end this would wait.
+        """
+        frame = lifecycle_frame()
+        if frame is not None:
+            raise DeadlockError(frame.activation.fiber.name, "the whole tree")
+        await self._tree.kernel.wait_quiet()
+        errors: dict[int, Exception] = {}
+        for fiber in self._tree.fibers():
+            if fiber.error is not None:
+                errors[id(fiber.error)] = fiber.error
+        if len(errors) == 1:
+            raise next(iter(errors.values()))
+        if errors:
+            raise ExceptionGroup("plugins failed", list(errors.values()))
+
+    # Derived contexts
+
+    def extend(self) -> "Context":
+        """A derived context of the same fiber."""
+        return Context._at(self._tree, self._place.but())
+
+    def isolate(self, key: str, label: str | None = None) -> "Context":
+        """A derived context with a fresh realm for one key; equal labels join one realm."""
+        realm = object() if label is None else ("label", label)
+        return Context._at(self._tree, self._place.but(realms={**self._place.realms, key: realm}))
+
+    def intercept(self, key: str, config: object) -> "Context":
+        """A derived context through which a service sees additional configuration."""
+        entry = (*self._place.intercepts, (key, config))
+        return Context._at(self._tree, self._place.but(intercepts=entry))
+
+    @property
+    def log(self) -> "FilteringBoundLogger":
+        """The logger of this fiber; in a service method that of the service."""
+        import structlog  # see the top of this module
+
+        name = self._place.service or self.fiber.name
+        log: FilteringBoundLogger = structlog.get_logger("dsh_cordis").bind(fiber=name)
+        return log
+
+    @override
+    def __repr__(self) -> str:
+        return f"<Context of {self.fiber.name!r}>"
+
+
+_RESERVED: Final = frozenset({"fiber", "root"})
+
+
+def _no_body(ctx: object, config: object) -> None:
+    return None
