@@ -27,13 +27,18 @@ from dsh_llm import (
 from dsh_llm.testing import FakeAdapter
 
 
+@pytest.fixture
+async def ctx() -> AsyncIterator[Context]:
+    async with Context() as root:
+        yield root
+
+
 class Needs(Context):
     llm: LlmService
 
 
 async def mounted(ctx: Context) -> LlmService:
-    ctx.plugin(LlmService)
-    await ctx.settled()
+    await ctx.plugin(LlmService)
     service = ctx.get(LlmService)
     assert service is not None
     return service

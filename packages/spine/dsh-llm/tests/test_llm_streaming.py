@@ -7,12 +7,14 @@ import anyio
 import msgspec
 import pytest
 from anyio.lowlevel import checkpoint
+from typing_extensions import override
 
 from dsh_brand import freeze_object
 from dsh_cordis import Context
 from dsh_llm import (
     AbortController,
     AbortedFinish,
+    AbortSignal,
     ErrorFinish,
     FinishChunk,
     GenerateOptions,
@@ -37,12 +39,18 @@ from dsh_llm import (
 )
 from dsh_llm.testing import FakeAdapter, check_stream, text_script
 
+
+@pytest.fixture
+async def ctx() -> AsyncIterator[Context]:
+    async with Context() as root:
+        yield root
+
+
 Inner = Callable[[], AsyncIterator[StreamChunk]]
 
 
 async def mounted(ctx: Context, adapter: FakeAdapter) -> LlmService:
-    ctx.plugin(LlmService)
-    await ctx.settled()
+    await ctx.plugin(LlmService)
     service = ctx.get(LlmService)
     assert service is not None
     service.register_adapter(["a"], adapter)
@@ -178,17 +186,17 @@ class _Handover(FakeAdapter):
 
     on_lookup: Callable[[], object] = staticmethod(lambda: None)
 
-    async def resolve_model(  # type: ignore[override]  # fewer arguments than the service gives
-        self, provider: str, model: str, signal: object = None
+    @override
+    async def resolve_model(
+        self, provider: str, model: str, signal: AbortSignal | None = None
     ) -> LlmResolvedModelInfo:
         self.on_lookup()
-        return await super().resolve_model(provider, model)
+        return await super().resolve_model(provider, model, signal)
 
 
 async def test_L62_the_registration_found_first_serves_the_whole_call(ctx: Context) -> None:
     first, second = _Handover(), FakeAdapter()
-    ctx.plugin(LlmService)
-    await ctx.settled()
+    await ctx.plugin(LlmService)
     llm = ctx.get(LlmService)
     assert llm is not None
     handle = llm.register_adapter(["a"], first)
@@ -317,10 +325,9 @@ async def test_L65_cancellation_is_no_finish(ctx: Context) -> None:
     llm = await mounted(ctx, _Hanging())
     chunks: list[StreamChunk] = []
     with anyio.CancelScope() as scope:
-        async with aclosing(llm.stream(options())) as stream:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_cancel_when_blocked, scope)
-                chunks.extend([chunk async for chunk in stream])
+        async with aclosing(llm.stream(options())) as stream, anyio.create_task_group() as tasks:
+            tasks.start_soon(_cancel_when_blocked, scope)
+            chunks.extend([chunk async for chunk in stream])
     assert scope.cancelled_caught
     assert chunks == []
 
@@ -333,6 +340,7 @@ async def _cancel_when_blocked(scope: anyio.CancelScope) -> None:
 class _Hanging(FakeAdapter):
     """Streams nothing and counts how it ended."""
 
+    @override
     async def stream(self, options: GenerateOptions) -> AsyncGenerator[StreamChunk, None]:
         self.requests.append(options)
         await anyio.sleep_forever()
@@ -383,6 +391,7 @@ async def test_L66_closing_an_unread_stream_starts_nothing(ctx: Context) -> None
 class _BadCleanup(FakeAdapter):
     """Fails while it is closed."""
 
+    @override
     async def stream(self, options: GenerateOptions) -> AsyncGenerator[StreamChunk, None]:
         try:
             yield TextDelta(0, "a")
@@ -432,10 +441,12 @@ class _Gated(FakeAdapter):
         super().__init__()
         self.gate = anyio.Event()
 
+    @override
     async def stream(self, options: GenerateOptions) -> AsyncGenerator[StreamChunk, None]:
         await self.gate.wait()
-        async for chunk in super().stream(options):
-            yield chunk
+        async with aclosing(super().stream(options)) as inner:
+            async for chunk in inner:
+                yield chunk
 
 
 async def test_L45_closing_waits_for_a_read_that_is_under_way(ctx: Context) -> None:

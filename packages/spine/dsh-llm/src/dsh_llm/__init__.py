@@ -134,6 +134,16 @@ from dsh_llm.retry import (
     RetryPolicyError,
     resolve_retry_policy,
 )
+from dsh_llm.service import (
+    AdapterHandle,
+    DirectoryHandle,
+    LlmAdaptersUpdated,
+    LlmRuntime,
+    LlmService,
+    LlmStreamEvent,
+    ModelDiscovery,
+    PreparedCall,
+)
 from dsh_llm.signal import AbortController, AbortSignal, fuse_signals
 from dsh_llm.sources import (
     AnySource,
@@ -155,6 +165,7 @@ from dsh_llm.sources import (
     register_source,
     source_form,
 )
+from dsh_llm.streaming import LlmStream, StreamRequest
 from dsh_llm.wording import is_context_window_exceeded_error, is_quota_exceeded_error
 
 __all__ = [
@@ -163,6 +174,7 @@ __all__ = [
     "AbortSignal",
     "AbortedFinish",
     "AdapterDefaults",
+    "AdapterHandle",
     "AlwaysRetryPolicy",
     "AnyFinish",
     "AnyRecord",
@@ -176,11 +188,13 @@ __all__ = [
     "CallId",
     "Chunk",
     "ContentBlock",
+    "DirectoryHandle",
     "ErrorFinish",
     "FinishChunk",
     "FinishReason",
     "GenerateOptions",
     "LlmAdapter",
+    "LlmAdaptersUpdated",
     "LlmCallConfig",
     "LlmConfigurableProvider",
     "LlmDiscoveredModel",
@@ -193,11 +207,16 @@ __all__ = [
     "LlmProviderInfo",
     "LlmReasoningEffortInfo",
     "LlmResolvedModelInfo",
+    "LlmRuntime",
+    "LlmService",
+    "LlmStream",
+    "LlmStreamEvent",
     "MaxTokensFinish",
     "Message",
     "MessageError",
     "MessageId",
     "MessageSource",
+    "ModelDiscovery",
     "ModelSelectionSource",
     "ModelSource",
     "NormalRetryPolicy",
@@ -206,6 +225,7 @@ __all__ = [
     "OpaqueFinish",
     "OpaqueRecord",
     "OpaqueSource",
+    "PreparedCall",
     "ProducerSource",
     "PromptFallbackSource",
     "ProviderRequestId",
@@ -234,6 +254,7 @@ __all__ = [
     "StoredChunk",
     "StreamChunk",
     "StreamRecord",
+    "StreamRequest",
     "SystemPromptSource",
     "SystemPromptUpdate",
     "TextBlock",

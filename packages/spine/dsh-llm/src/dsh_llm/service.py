@@ -152,8 +152,8 @@ class LlmService(Service):
         """Serve the routes `providers` by `adapter`: all of them, or none.
 
         Raises:
-            LlmError: No route, an empty one, or provider info that does not fit (`INVALID_ADAPTER`);
-                a route that is listed twice or taken (`DUPLICATE_ADAPTER`).
+            LlmError: No route, an empty one, or provider info that does not fit
+                (`INVALID_ADAPTER`); a route that is listed twice or taken (`DUPLICATE_ADAPTER`).
         """
         if not providers:
             raise LlmError(
@@ -404,9 +404,8 @@ LlmRuntime = LlmService
 async def _model_of(
     route: _Route, provider: str, model: str, signal: AbortSignal | None
 ) -> LlmResolvedModelInfo:
-    return checked_model(
-        provider, model, await route.adapter.resolve_model(provider, model, signal)
-    )
+    info = await route.adapter.resolve_model(provider, model, signal)
+    return checked_model(provider, model, info)
 
 
 def _require_config(options: GenerateOptions, config: LlmCallConfig) -> None:

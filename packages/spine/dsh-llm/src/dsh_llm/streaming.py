@@ -78,7 +78,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
         except StopAsyncIteration:
             self._ended = True
             raise
-        except Exception as error:  # the adapter is foreign; its failure is the end of the stream
+        except Exception as error:  # noqa: BLE001  # an adapter is foreign; this ends the stream
             self._ended = True
             return self._failed(error)
 
@@ -176,7 +176,7 @@ async def _close_all(streams: Sequence[AsyncIterator[StreamChunk]]) -> list[Exce
             try:
                 if isinstance(stream, AsyncClosable):
                     await stream.aclose()
-            except Exception as error:  # the others are closed all the same; the caller raises it
+            except Exception as error:  # noqa: BLE001  # the others close too; the caller raises
                 failures.append(error)
     return failures
 
