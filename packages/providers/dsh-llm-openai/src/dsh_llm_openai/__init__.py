@@ -1,9 +1,13 @@
-"""Chat-completions adapter for DeepSeek, OpenAI and compatible servers."""
+"""Chat-completions adapter for DeepSeek, OpenAI and compatible servers.
+
+The package itself is the plugin: `ctx.plugin(dsh_llm_openai, {"providers": {...}})`.
+"""
 
 from .adapter import OpenAiAdapter
 from .attempt import Attempt
 from .credentials import CredentialLookup
 from .errors import ProfileError
+from .plugin import apply, name
 from .profiles import Config, ModelProfile, Profile
 
 __all__ = [
@@ -14,4 +18,6 @@ __all__ = [
     "OpenAiAdapter",
     "Profile",
     "ProfileError",
+    "apply",
+    "name",
 ]

@@ -60,8 +60,7 @@ def closing(finish: str, usage: Mapping[str, object] | None = USAGE) -> list[byt
 
 def text_events(texts: str | Sequence[str], field: str = "content") -> list[bytes]:
     """One event per text; a single string is cut after each space."""
-    pieces = _words(texts) if isinstance(texts, str) else texts
-    return [delta_event({field: piece}) for piece in pieces]
+    return [delta_event({field: piece}) for piece in words(texts)]
 
 
 def call_events(calls: Sequence[Call]) -> list[bytes]:
@@ -119,6 +118,9 @@ def tool_call_reply(
     return stream_reply(events, name="tool_call_success")
 
 
-def _words(text: str) -> list[str]:
-    pieces = text.split(" ")
+def words(texts: str | Sequence[str]) -> Sequence[str]:
+    """The pieces that a script streams: as given, or a string cut after each space."""
+    if not isinstance(texts, str):
+        return texts
+    pieces = texts.split(" ")
     return [piece + " " for piece in pieces[:-1]] + ([pieces[-1]] if pieces[-1] else [])

@@ -8,8 +8,13 @@ A script is a list. A string names a behaviour; an object says more:
      {"kind": "raw", "parts": ["data: [DO", {"data": "NE]\n\n", "pauseMs": 20}]}]
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
+from dsh_llm import StreamChunk
+
+from .chunks import FINISHES, call_chunks, text_chunks
 from .completions import Call, FinishWord, text_reply, tool_call_reply
 from .replies import Ending, Part, raw_reply
 from .server import Step
@@ -63,6 +68,27 @@ def load_script(data: bytes) -> list[Step]:
     except msgspec.DecodeError as error:
         raise ValueError(f"not a mock script: {error}") from error
     return [_step(entry) for entry in entries]
+
+
+def chunk_script(entries: Sequence[object]) -> list[list[StreamChunk]]:
+    """Read entries for the scripted adapter: those of kind `text` and `tool-calls`.
+
+    Raises:
+        ValueError: An entry has another form; bytes and HTTP faults need the mock server.
+    """
+    try:
+        parsed = msgspec.convert(entries, list[_Text | _ToolCalls])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"not a script of chunks: {error}") from error
+    return [_chunks(entry) for entry in parsed]
+
+
+def _chunks(entry: _Text | _ToolCalls) -> list[StreamChunk]:
+    if isinstance(entry, _Text):
+        finish = FINISHES[entry.finish]
+        return text_chunks(entry.text, reasoning=entry.reasoning, finish=finish)
+    calls = [Call(call.name, call.arguments, call.id) for call in entry.calls]
+    return call_chunks(*calls, text=entry.text, reasoning=entry.reasoning)
 
 
 def _step(entry: str | _Text | _ToolCalls | _Raw) -> Step:
