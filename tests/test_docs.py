@@ -11,7 +11,9 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("packages/*/*/pyproject
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
-@pytest.mark.parametrize("page", [pytest.param(path, id=path.name) for path in PAGES])
+@pytest.mark.parametrize(
+    "page", [pytest.param(path, id=path.relative_to(ROOT).as_posix()) for path in PAGES]
+)
 def test_relative_links_lead_to_a_file(page: Path) -> None:
     links = LINK.findall(page.read_text(encoding="utf-8"))
     missing = [link for link in links if not (page.parent / link).exists()]
