@@ -25,7 +25,7 @@ def __getattr__(attribute: str) -> object:
 
 def apply(ctx: Context, config: LoopSettings) -> None:
     """Mount the loop; see `Config`."""
-    ctx.plugin(AgentLoop, config)
+    _ = ctx.plugin(AgentLoop, config)
 
 
 __all__ = [

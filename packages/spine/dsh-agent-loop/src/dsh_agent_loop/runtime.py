@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from dsh_agent import AgentRegistry
 from dsh_cordis import Context
 from dsh_llm import LlmService
-from dsh_session import SessionStore, system_now_ms
+from dsh_session import SessionConfig, SessionStore
 from dsh_session_persistence import SessionPersistence
 from dsh_session_projection import SessionProjectionRegistry
 from dsh_system_prompt import SystemPrompt
@@ -63,7 +63,7 @@ class LoopRuntime:
         self.settings = settings
         self.accepting = True
         """False once the loop unloads: no driver starts any more."""
-        self.now_ms: Callable[[], int] = system_now_ms
+        self.now_ms: Callable[[], int] = SessionConfig().now_ms
         self._tasks: TaskGroup | None = None
         self._variables: Variables = copy_context()
 

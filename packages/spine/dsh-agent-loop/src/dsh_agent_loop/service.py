@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import ClassVar
 
 import anyio
+from typing_extensions import override
 
 from dsh_agent import (
     Agent,
@@ -43,6 +44,7 @@ class AgentLoop(Service):
         self._register_variables(ctx)
         self._home = ctx
 
+    @override
     async def init(self) -> None:
         """Open the group that owns all tasks of the loop, then offer to make agents."""
         await self._home.effect(self._tasks, label="agent tasks").ready()

@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import anyio
 import anyio.lowlevel
@@ -32,7 +32,7 @@ from dsh_agent import (
     StreamStart,
     TurnStopping,
 )
-from dsh_cordis import Context, Next
+from dsh_cordis import Context, Next, Plugin
 from dsh_llm import (
     AbortSignal,
     BlockEnd,
@@ -79,6 +79,7 @@ from dsh_session import (
     UserMessageEvent,
 )
 from dsh_session_projection import SessionProjectionRegistry
+from dsh_system_prompt import Config as PromptConfig
 from dsh_system_prompt import PromptAssembly, SystemPrompt, SystemPromptAssemble
 from dsh_tools import (
     PostToolDecision,
@@ -391,13 +392,17 @@ async def loop_stack(
     model = ScriptedModel(*replies)
     quiet = {"include_harness_identity": False} if prompt is None else prompt
     async with Context() as root:
-        root.plugin(SessionStore)
-        root.plugin(SessionProjectionRegistry)
-        root.plugin(LlmService)
-        root.plugin(SystemPrompt, quiet)
-        root.plugin(ToolRegistry)
-        root.plugin(AgentRegistry)
-        root.plugin(dsh_agent_loop, config)
+        parts: list[tuple[Plugin, object]] = [
+            (SessionStore, None),
+            (SessionProjectionRegistry, None),
+            (LlmService, None),
+            (SystemPrompt, PromptConfig.model_validate(quiet)),
+            (ToolRegistry, None),
+            (AgentRegistry, None),
+            (cast("Plugin", dsh_agent_loop), config),
+        ]
+        for part, settings in parts:
+            _ = root.plugin(part, settings)
         if before is not None:
             before(root)
         await root.settled()

@@ -1,27 +1,34 @@
 """The parts of the spine and their order."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, cast
 
 import dsh_agent_loop
 from dsh_agent import AgentRegistry
 from dsh_agent_loop import AgentLoop, checkpoint
 from dsh_brand import HarnessError
-from dsh_cordis import Context
+from dsh_cordis import Context, Plugin
 from dsh_llm import LlmService
 from dsh_session import SessionStore
 from dsh_session_projection import SessionProjectionRegistry
+from dsh_system_prompt import Config as PromptConfig
 from dsh_system_prompt import SystemPrompt
 from dsh_tools import ToolRegistry
 
-PARTS: Final[Mapping[str, object]] = {
+
+def system_prompt(ctx: Context, config: PromptConfig) -> None:
+    """Mount the prompt service; its configuration is checked here."""
+    _ = ctx.plugin(SystemPrompt, config)
+
+
+PARTS: Final[Mapping[str, Plugin]] = {
     "sessions": SessionStore,
     "session_projections": SessionProjectionRegistry,
     "llm": LlmService,
-    "system_prompt": SystemPrompt,
+    "system_prompt": system_prompt,
     "tools": ToolRegistry,
     "agents": AgentRegistry,
-    "agent_loop": dsh_agent_loop,
+    "agent_loop": cast("Plugin", dsh_agent_loop),
     "checkpoint": checkpoint,
 }
 """What `spine` mounts, by configuration key, lowest first."""
@@ -64,4 +71,4 @@ def spine(ctx: Context, config: Mapping[str, object] | None = None) -> None:
     for key, part in PARTS.items():
         settings = given.get(key)
         if settings is not False:
-            ctx.plugin(part, settings)
+            _ = ctx.plugin(part, settings)
