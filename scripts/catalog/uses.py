@@ -1,7 +1,8 @@
 """Who dispatches and who hears an event, found in the sources.
 
-A function that builds a payload dispatches it: that also finds dispatches through helpers. A
-function that passes a payload class to a method named `on` listens.
+A function that builds a payload dispatches it: that also finds dispatches through helpers. So does
+who hands the class on by keyword, to be built elsewhere. A function that passes a payload class to a
+method named `on` listens.
 """
 
 import ast
@@ -53,6 +54,8 @@ class UseVisitor(ast.NodeVisitor):
         self.note(self.producers, node.func)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "on" and node.args:
             self.note(self.consumers, node.args[0])
+        for keyword in node.keywords:
+            self.note(self.producers, keyword.value)
         self.generic_visit(node)
 
     @override
