@@ -50,7 +50,10 @@ UNKEYED: Final = object()
 class PluginObject(Protocol):
     """An object or a module that is a plugin."""
 
-    apply: Callable[..., object]
+    @property
+    def apply(self) -> Callable[..., object]:
+        """The body; a property, since nobody assigns it and a module's function is no field."""
+        ...
 
 
 Plugin = Callable[..., object] | PluginObject
