@@ -111,7 +111,7 @@ async def test_S112_a_handle_is_closed_with_its_store_and_none_is_opened_after()
 async def test_two_stores_in_one_tree_are_a_conflict_and_isolation_helps() -> None:
     async with mounted((MemoryPersistence, MemoryLogStore())) as ctx:
         inner = ctx.isolate("session_persistence")
-        inner.plugin(MemoryPersistence, MemoryLogStore())
+        _ = inner.plugin(MemoryPersistence, MemoryLogStore())
         await ctx.settled()
         other = inner.get(SessionPersistence)
         assert other is not None
