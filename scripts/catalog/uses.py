@@ -1,8 +1,8 @@
 """Who dispatches and who hears an event, found in the sources.
 
 A function that builds a payload dispatches it: that also finds dispatches through helpers. So does
-who hands the class on by keyword, to be built elsewhere. A function that passes a payload class to a
-method named `on` listens.
+one that hands the class on by keyword, to be built elsewhere. A function that passes a payload
+class to a method named `on` listens.
 """
 
 import ast
