@@ -21,11 +21,10 @@ from dsh_cli.errors import ExitCode
 from dsh_cli.output import Output
 from dsh_cli.providers import ProviderChoice
 from dsh_cli.sessions import LATEST, create_agent, resume_agent
-from dsh_cli.stack import equip, mount_provider, mounted_stack
+from dsh_cli.stack import CliContext, equip, mount_provider, mounted_stack
 from dsh_cli.turn import run_turn
 from dsh_llm_scripted import Call, MockServer, Reply, slowly, text_reply, tool_call_reply
 from dsh_session import SessionEvent, SessionEventAppended, ToolResultEvent
-from dsh_spine import SpineContext
 from dsh_tools import tool
 
 NOTES: Final = "# Trip\n\n- [ ] pack teh bag\n- [ ] call Ada\n"
@@ -47,9 +46,7 @@ async def demo(output: Output) -> ExitCode:
         async with _stage(root / "sessions", _editing_script()) as (ctx, choice):
             agent = (await create_agent(ctx, folder, choice)).agent
             await equip(ctx, agent, choice, tools=True)
-            output.session(
-                agent.session.id, ctx.session_persistence.path_of(agent.session.id), resumed=False
-            )
+            show_session(ctx, agent, output, resumed=False)
             agent.ctx.on(SessionEventAppended, _steer_after_first_failure(agent))
             click.secho(f"you: {PROMPT}", bold=True)
             code = await run_turn(agent, PROMPT, output)
@@ -69,9 +66,7 @@ async def crash_demo(output: Output) -> ExitCode:
         agent = (await create_agent(ctx, folder, choice)).agent
         await equip(ctx, agent, choice, tools=True)
         agent.ctx.tools.register(_publish_and_die(folder))
-        output.session(
-            agent.session.id, ctx.session_persistence.path_of(agent.session.id), resumed=False
-        )
+        show_session(ctx, agent, output, resumed=False)
         click.secho(f"you: {PUBLISH_PROMPT}", bold=True)
         return await run_turn(agent, PUBLISH_PROMPT, output)
 
@@ -80,9 +75,7 @@ async def _resume_after_crash(root: Path, output: Output) -> ExitCode:
     async with _stage(root / "sessions", _verifying_script()) as (ctx, choice):
         agent = (await resume_agent(ctx, root / "work", LATEST)).agent
         await equip(ctx, agent, choice, tools=True)
-        output.session(
-            agent.session.id, ctx.session_persistence.path_of(agent.session.id), resumed=True
-        )
+        show_session(ctx, agent, output, resumed=True)
         click.secho(f"you: {GO_ON_PROMPT}", bold=True)
         code = await run_turn(agent, GO_ON_PROMPT, output)
         _show_log(agent.session.events)
@@ -93,7 +86,7 @@ async def _resume_after_crash(root: Path, output: Output) -> ExitCode:
 @asynccontextmanager
 async def _stage(
     sessions: Path, script: Sequence[Reply]
-) -> AsyncIterator[tuple[SpineContext, ProviderChoice]]:
+) -> AsyncIterator[tuple[CliContext, ProviderChoice]]:
     steps = [slowly(reply, _PAUSE_S) for reply in script]
     async with MockServer(steps, strict=True) as server, mounted_stack(sessions) as ctx:
         choice = ProviderChoice(

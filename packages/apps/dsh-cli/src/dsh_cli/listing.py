@@ -27,7 +27,7 @@ async def list_sessions(folder: Path | None) -> ExitCode:
         when = datetime.fromtimestamp(entry.header.created_at / 1000, UTC)
         click.echo(f"{entry.header.id}  {when:%Y-%m-%d %H:%M}Z  {entry.header.cwd or '-'}")
     for problem in listing.problems:
-        click.secho(f"unreadable: {problem.path}: {problem.error}", fg="red", err=True)
+        click.secho(f"unreadable: {problem.location}: {problem.error}", fg="red", err=True)
     if not own and not listing.problems:
         click.echo("no sessions yet", err=True)
     return ExitCode.DONE

@@ -162,7 +162,7 @@ class JsonOutput(Output):
         self._line("end", reason=reason, usage=to_json(usage) if usage else None)
 
     def _line(self, event: str, **facts: JsonValue) -> None:
-        line = {"v": JSON_VERSION, "event": event} | facts
+        line: dict[str, JsonValue] = {"v": JSON_VERSION, "event": event, **facts}
         self._out.write(encode_json(line).decode() + "\n")
         self._out.flush()
 

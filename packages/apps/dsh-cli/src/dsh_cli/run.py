@@ -5,15 +5,14 @@ from pathlib import Path
 
 import msgspec
 
-from dsh_agent import Agent, AgentHandle, ModelChoice
+from dsh_agent import Agent, AgentHandle, ModelSelection
 from dsh_cli import paths
 from dsh_cli.errors import CliError, ExitCode
 from dsh_cli.output import Output
 from dsh_cli.providers import ProviderChoice, choose_provider
 from dsh_cli.sessions import create_agent, resume_agent, show_session
-from dsh_cli.stack import equip, mount_provider, mounted_stack
+from dsh_cli.stack import CliContext, equip, mount_provider, mounted_stack
 from dsh_cli.turn import run_turn
-from dsh_spine import SpineContext
 
 
 class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +48,7 @@ async def run(options: RunOptions, output: Output) -> ExitCode:
 
 
 async def _open(
-    ctx: SpineContext, options: RunOptions, choice: ProviderChoice | None
+    ctx: CliContext, options: RunOptions, choice: ProviderChoice | None
 ) -> tuple[AgentHandle, ProviderChoice]:
     if choice is not None:
         _need_model(choice)
@@ -61,7 +60,7 @@ async def _open(
     await mount_provider(ctx, choice)
     current = handle.agent.model.current()
     if current is None or (current.provider, current.model) != (choice.route, choice.model):
-        handle.agent.model.select(ModelChoice(provider=choice.route, model=choice.model or ""))
+        handle.agent.model.select(ModelSelection(provider=choice.route, model=choice.model or ""))
     return handle, choice
 
 

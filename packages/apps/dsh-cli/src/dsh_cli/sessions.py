@@ -8,21 +8,21 @@ from dsh_brand import HarnessError
 from dsh_cli.errors import CliError
 from dsh_cli.output import Output
 from dsh_cli.providers import ProviderChoice
-from dsh_session import SessionMeta
-from dsh_spine import SpineContext
+from dsh_cli.stack import CliContext
+from dsh_session import SessionId, SessionMeta
 
 LATEST: Final = "@latest"
 """What `--resume` without an id stands for."""
 
 
-async def create_agent(ctx: SpineContext, folder: Path, choice: ProviderChoice) -> AgentHandle:
+async def create_agent(ctx: CliContext, folder: Path, choice: ProviderChoice) -> AgentHandle:
     """Create an agent with a new session for `folder`."""
     return await ctx.agents.create(
         provider=choice.route, model=choice.model, meta=SessionMeta(cwd=str(folder))
     )
 
 
-async def resume_agent(ctx: SpineContext, folder: Path, session: str) -> AgentHandle:
+async def resume_agent(ctx: CliContext, folder: Path, session: str) -> AgentHandle:
     """Continue a stored session; `LATEST` names the newest one of `folder`.
 
     Raises:
@@ -30,14 +30,14 @@ async def resume_agent(ctx: SpineContext, folder: Path, session: str) -> AgentHa
     """
     session_id = await latest_session(ctx, folder) if session == LATEST else session
     try:
-        return await ctx.agents.resume(session_id)
+        return await ctx.agents.resume(SessionId(session_id))
     except HarnessError as error:
         raise CliError(
             f"session {session_id!r} cannot be continued: {error}", error.code
         ) from error
 
 
-async def latest_session(ctx: SpineContext, folder: Path) -> str:
+async def latest_session(ctx: CliContext, folder: Path) -> str:
     """The id of the newest session of `folder`.
 
     Raises:
@@ -53,7 +53,7 @@ async def latest_session(ctx: SpineContext, folder: Path) -> str:
     return max(own, key=lambda entry: entry.header.created_at).header.id
 
 
-def show_session(ctx: SpineContext, agent: Agent, output: Output, *, resumed: bool) -> None:
+def show_session(ctx: CliContext, agent: Agent, output: Output, *, resumed: bool) -> None:
     """Tell which session is open and where its log lies."""
     session_id = agent.session.id
     output.session(session_id, ctx.session_persistence.path_of(session_id), resumed=resumed)

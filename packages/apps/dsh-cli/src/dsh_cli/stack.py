@@ -10,6 +10,7 @@ from dsh_agent import Agent
 from dsh_cli.errors import CliError
 from dsh_cli.providers import ProviderChoice, load_plugin
 from dsh_loader import load_rows, mount_rows
+from dsh_session_persistence import SessionPersistence
 from dsh_spine import SpineContext, spine
 from dsh_system_prompt import section_order
 
@@ -21,12 +22,18 @@ PERSONA = (
 SMALL_PERSONA = "You are a helpful assistant. Answer shortly."
 
 
+class CliContext(SpineContext):
+    """The services that the commands use."""
+
+    session_persistence: SessionPersistence
+
+
 @asynccontextmanager
 async def mounted_stack(
     sessions: Path, config_file: Path | None = None
-) -> AsyncIterator[SpineContext]:
+) -> AsyncIterator[CliContext]:
     """Mount spine, session store and the rows of `config_file`; leaving unmounts in order."""
-    async with SpineContext() as ctx:
+    async with CliContext() as ctx:
         ctx.plugin(spine)
         # Plain text: people look into their logs, and any tool reads them.
         ctx.plugin(dsh_session_jsonl, {"root": sessions, "compression": "none"})
@@ -36,7 +43,7 @@ async def mounted_stack(
         yield ctx
 
 
-async def mount_provider(ctx: SpineContext, choice: ProviderChoice) -> None:
+async def mount_provider(ctx: CliContext, choice: ProviderChoice) -> None:
     """Mount the plugin of `choice` and see that its route is served.
 
     Raises:
@@ -56,7 +63,7 @@ async def mount_provider(ctx: SpineContext, choice: ProviderChoice) -> None:
         )
 
 
-async def equip(ctx: SpineContext, agent: Agent, choice: ProviderChoice, *, tools: bool) -> None:
+async def equip(ctx: CliContext, agent: Agent, choice: ProviderChoice, *, tools: bool) -> None:
     """Give the agent its persona and, with `tools`, the file tools on its session's folder."""
     prompt = agent.ctx.system_prompt
     order = section_order("deployment:persona")

@@ -9,7 +9,7 @@ import anyio
 from dsh_agent import Agent, AgentAssistantStream, UserCancel
 from dsh_cli.errors import ExitCode
 from dsh_cli.output import Output, added
-from dsh_llm import TokenUsage, last_assistant_stream_chunk
+from dsh_llm import TokenUsage, UsageChunk, last_assistant_stream_chunk
 from dsh_session import (
     Aborted,
     AssistantAttempt,
@@ -47,7 +47,7 @@ class TurnWatch:
                 self.usage = added(self.usage, usage)
             case AssistantMessageEvent(stream=stream) | AssistantAttempt(stream=stream):
                 chunk = last_assistant_stream_chunk(stream, "usage")
-                if chunk is not None:
+                if isinstance(chunk, UsageChunk):
                     self.usage = added(self.usage, chunk.usage)
             case TurnEnd(reason=reason):
                 self.reason = reason

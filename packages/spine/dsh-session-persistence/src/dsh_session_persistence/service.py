@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import ClassVar, TypeVar
 
 import anyio
@@ -145,6 +146,14 @@ class SessionPersistence(Service):
         return SessionListing(
             sessions=(*listing.sessions, *unwritten), problems=tuple(listing.problems)
         )
+
+    def path_of(self, session_id: SessionId) -> Path | None:
+        """Where the log of a session lies that is open for writing here, for people.
+
+        `None` when the store has no files, or the session is not open for writing.
+        """
+        writer = self._writers.get(session_id)
+        return None if writer is None else writer.path
 
     async def flush(self) -> None:
         """Flush every open write handle; one closed meanwhile counts as flushed.
