@@ -104,7 +104,7 @@ class MockServer:
         self._observer = observer
         self._listener: socket.socket | None = None
         self._tasks: TaskGroup | None = None
-        self._scope = anyio.CancelScope()
+        self._scope: anyio.CancelScope | None = None
         self._stopped = anyio.Event()
 
     @property
@@ -123,9 +123,11 @@ class MockServer:
         self._listener = socket.create_server(("127.0.0.1", self._port), backlog=128)
         self._listener.setblocking(False)
         self._port = self._listener.getsockname()[1]
+        # Made here, not in __init__: synchronous tests build the server outside any event loop.
+        self._scope = anyio.CancelScope()
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
-        self._tasks.start_soon(self._serve, self._listener, name="mock-server")
+        self._tasks.start_soon(self._serve, self._listener, self._scope, name="mock-server")
         return self
 
     async def __aexit__(
@@ -141,14 +143,15 @@ class MockServer:
 
     async def close(self) -> None:
         """End every connection, stalled ones too, and the listener; again does nothing."""
-        self._scope.cancel()
+        if self._scope is not None:
+            self._scope.cancel()
         if self._tasks is not None:
             with anyio.CancelScope(shield=True):
                 await self._stopped.wait()
 
-    async def _serve(self, listener: socket.socket) -> None:
+    async def _serve(self, listener: socket.socket, scope: anyio.CancelScope) -> None:
         try:
-            with self._scope:
+            with scope:
                 async with anyio.create_task_group() as connections:
                     while True:
                         await anyio.wait_readable(listener)
