@@ -1,9 +1,9 @@
 """The order of tool schemas."""
 
 import pytest
-from dsh_llm import ToolSchema
 from pydantic import ValidationError
 
+from dsh_llm import ToolSchema
 from dsh_system_prompt import UNLISTED, Config, ToolOrderError, order_tools
 
 

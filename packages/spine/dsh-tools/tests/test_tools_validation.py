@@ -1,10 +1,10 @@
 """Values against the schema subset."""
 
 import pytest
-from dsh_brand import JsonValue
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsh_brand import JsonValue
 from dsh_tools import Violation, validate
 
 

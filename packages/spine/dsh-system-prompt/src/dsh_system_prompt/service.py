@@ -217,11 +217,10 @@ def _check_order(name: str, order: float) -> None:
         raise TypeError(f"the order of {name!r} must be a finite number, not {order!r}")
 
 
-def _duplicate(name: str, scope: object | None) -> Exception:
-    where = "for everyone" if scope is None else "in this scope"
+def _duplicate(name: str) -> Exception:
     return PromptRegistrationError(
-        f"{name!r} is already registered {where}; dispose that registration first, or shadow it "
-        "through an agent's context"
+        f"{name!r} is already registered in this scope; dispose that registration first, or "
+        "shadow it in a nearer scope, such as an agent's"
     )
 
 

@@ -48,7 +48,11 @@ class Frame(Generic[T]):
         """
         kind, label, call_id = self._entry
         census = task_census.get()
-        leave = census and census.enter(kind, label, call_id=call_id, cancel=self.cancel)
+        leave = (
+            None
+            if census is None
+            else census.enter(kind, label, call_id=call_id, cancel=self.cancel)
+        )
         try:
             async with self._tasks:
                 self._tasks.start_soon(self._child, body, name=f"{kind}:{label}")

@@ -71,7 +71,8 @@ class Gate:
 
     async def _ask(self, execution: Execution, ask: Ask) -> Allow | Deny | None:
         """The answer of a person; `None` if the call was aborted meanwhile."""
-        approval: Approval | None = self._ctx.get("approval")  # type: ignore[assignment]  # services are found by key; a foreign one fails as a policy does
+        # Found by key; a service of another shape fails the call as any broken policy does.
+        approval: Approval | None = self._ctx.get("approval")
         if approval is None:
             return Deny(ask.reason or texts.NEEDS_APPROVAL.format(name=execution.name))
         if execution.agent is None:

@@ -79,7 +79,5 @@ def _with_contexts(result: ToolExecutionResult, contexts: Sequence[Message]) -> 
 
 
 def _plain_text(content: Sequence[ContentBlock]) -> str:
-    lines = [
-        block.text if isinstance(block, TextBlock) else f"[{block.type}]" for block in content
-    ]
+    lines = [block.text if isinstance(block, TextBlock) else f"[{block.type}]" for block in content]
     return "\n".join(line for line in lines if line) or texts.BLOCKED

@@ -25,11 +25,9 @@ def blocks(content: Content) -> tuple[ContentBlock, ...]:
     Raises:
         TypeError: Something else than text or blocks.
     """
-    given: Sequence[ContentBlock]
-    if isinstance(content, str):
-        given = (TextBlock(content),) if content else ()
-    else:
-        given = content
+    given: Sequence[ContentBlock] = [TextBlock(content)] if isinstance(content, str) else content
+    if content == "":
+        given = ()
     if not isinstance(given, Sequence) or not all(isinstance(b, ContentBase) for b in given):
         raise TypeError(f"content must be text or a sequence of blocks, not {content!r:.80}")
     return tuple(given) or (TextBlock(texts.NO_OUTPUT),)

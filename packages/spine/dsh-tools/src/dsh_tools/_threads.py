@@ -34,7 +34,9 @@ class _Ticket:
         self._let_go = False
         self._release = release
         census = task_census.get()
-        self._leave = census and census.enter("tool-thread", label, call_id=call_id)
+        self._leave = (
+            None if census is None else census.enter("tool-thread", label, call_id=call_id)
+        )
 
     def run(self, call: Callable[[], T]) -> T:
         """In the thread."""

@@ -44,6 +44,9 @@ class ToolViews:
             raise ToolRegistrationError(
                 f"the name {TRANSPORT!r} is reserved for the code transport; choose another"
             )
+        scope = scope_of(ctx)
+        if definition.name in self._own_names(scope):
+            raise _duplicate(definition.name, scope)
         return self._tools.set(ctx, definition.name, definition)
 
     def restrict(
@@ -128,7 +131,7 @@ class ToolViews:
             )
 
 
-def _duplicate(name: str, scope: object | None) -> Exception:
+def _duplicate(name: str, scope: object | None = None) -> Exception:
     if scope is None:
         return ToolRegistrationError(
             f"tool {name!r} is already registered for everyone; dispose that registration, or "

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, cast, overload
 
-from dsh_brand import JsonValue
 from typing_extensions import Unpack
+
+from dsh_brand import JsonValue
 
 from ._arguments import Parameters
 from ._codecs import Codec, make_codec
@@ -66,7 +67,7 @@ class ToolOptions(TypedDict, total=False):
     finalize_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None]
     defer_loading: bool
     cancel: CancelMode
-    """`scope`, the default: the body is cancelled on abort. `cooperative`: it watches its signal."""
+    """`scope` (default): the body is cancelled on abort. `cooperative`: it watches its signal."""
     thread: bool
     """Run a synchronous function in a worker thread."""
 
@@ -104,7 +105,7 @@ def tool(
 
 
 def _define(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
-    name: str = options.get("name") or getattr(function, "__name__", "")
+    name = options.get("name") or str(getattr(function, "__name__", ""))
     where = f"tool {name!r}"
     text, documented = read_docstring(function.__doc__)
     description = options.get("description") or text
@@ -184,10 +185,10 @@ def _body(
             else f"{where}: make it async, or pass thread=True to run it in a worker thread"
         )
 
-    async def execute(arguments: JsonValue, exec: ToolRunContext) -> object:  # noqa: A002  # the record's name in the contract
-        values = parameters.build(arguments, exec)
+    async def execute(arguments: JsonValue, run: ToolRunContext) -> object:
+        values = parameters.build(arguments, run)
         if thread:
-            value = await exec.run_sync(function, **values)
+            value = await run.run_sync(function, **values)
         else:
             value = await cast("Callable[..., Awaitable[object]]", function)(**values)
         return value if codec is None else codec.dump(value)

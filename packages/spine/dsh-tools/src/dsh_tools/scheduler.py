@@ -89,9 +89,9 @@ class ToolScheduler:
             return Prepared(kind="post-result", exec=execution, result=refusal)
         return Prepared(kind="dispatch", exec=execution)
 
-    async def dispatch(self, exec: ToolRunContext) -> ToolExecutionResult:  # noqa: A002  # the record's name in the contract
+    async def dispatch(self, record: ToolRunContext) -> ToolExecutionResult:
         """Stages 6 and 7: run the body within its wrappers and attach what it deferred."""
-        execution = _own(exec)
+        execution = _own(record)
         if execution.gone:
             return aborted(started=False)
         try:
@@ -109,11 +109,11 @@ class ToolScheduler:
 
     async def finalize(
         self,
-        exec: ToolRunContext,  # noqa: A002  # the record's name in the contract
+        record: ToolRunContext,
         result: ToolExecutionResult,
     ) -> ToolExecutionResult:
         """Stages 8 to 10: let policies judge the result, then publish it."""
-        execution = _own(exec)
+        execution = _own(record)
         if not execution.final and not execution.gone:
             try:
                 result = await _run("tool-post", execution, lambda: self._post(execution, result))
@@ -128,11 +128,11 @@ class ToolScheduler:
 
     async def finish(
         self,
-        exec: ToolRunContext,  # noqa: A002  # the record's name in the contract
+        record: ToolRunContext,
         result: ToolExecutionResult,
     ) -> ToolExecutionResult:
         """Stages 9 and 10, without a checkpoint: settle the content and tell observers."""
-        execution = _own(exec)
+        execution = _own(record)
         if execution.gone:
             execution.close()
             return result
@@ -141,12 +141,12 @@ class ToolScheduler:
         self._ctx.emit(ToolsResult(exec=execution, result=final), target=_target(execution))
         return final
 
-    def abandon(self, exec: ToolRunContext) -> None:  # noqa: A002  # as above
+    def abandon(self, record: ToolRunContext) -> None:
         """Give up one execution and all that were called with its signal.
 
         From now on it publishes nothing and contributes nothing; what it gives late is dropped.
         """
-        _own(exec).abandon()
+        _own(record).abandon()
 
     # ---- stages -----------------------------------------------------------------------------
 
@@ -220,10 +220,10 @@ class ToolScheduler:
             return failure_of(error)
 
 
-def _own(exec: ToolRunContext) -> _Call:  # noqa: A002  # the record's name in the contract
-    if not isinstance(exec, _Call):
-        raise TypeError(f"{exec!r} was not made by prepare()")
-    return exec
+def _own(record: ToolRunContext) -> _Call:
+    if not isinstance(record, _Call):
+        raise TypeError(f"{record!r} was not made by prepare()")
+    return record
 
 
 def _final(execution: Execution, result: ToolExecutionResult) -> Prepared:

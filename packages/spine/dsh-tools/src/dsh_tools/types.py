@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from dsh_agent import Agent
-from dsh_brand import JsonValue
+from dsh_brand import Json, JsonValue
 from dsh_llm import AbortSignal, CallId, ContentBlock, Message
 from dsh_session import ToolErrorInfo as ToolErrorInfo  # part of this vocabulary
 
@@ -41,7 +41,7 @@ class ToolSuccess(msgspec.Struct, frozen=True, kw_only=True):
     value: JsonValue
     content: tuple[ContentBlock, ...]
     """What the model sees."""
-    meta: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    meta: Json | msgspec.UnsetType = msgspec.UNSET
     """For cards in user interfaces; stays in the log."""
     additional_contexts: tuple[Message, ...] = ()
     """User messages that the model gets with the next step."""
@@ -54,7 +54,7 @@ class ToolFailure(msgspec.Struct, frozen=True, kw_only=True):
     is_error: ClassVar[bool] = True
     error: ToolFault
     content: tuple[ContentBlock, ...]
-    meta: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    meta: Json | msgspec.UnsetType = msgspec.UNSET
     additional_contexts: tuple[Message, ...] = ()
 
 
@@ -150,7 +150,7 @@ class Accept(msgspec.Struct, frozen=True, kw_only=True):
     """Keep the result, or replace its content, or its value; never both."""
 
     content: Content | msgspec.UnsetType = msgspec.UNSET
-    value: JsonValue | msgspec.UnsetType = msgspec.UNSET
+    value: Json | msgspec.UnsetType = msgspec.UNSET
     """Validated and rendered anew; `None` is the value null."""
     additional_contexts: tuple[Message, ...] = ()
 

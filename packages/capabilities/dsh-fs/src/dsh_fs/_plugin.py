@@ -1,0 +1,19 @@
+"""The whole capability as one plugin."""
+
+from dsh_cordis import Context
+
+from . import policy, search_tool, tools
+from .config import Config
+from .service import FsService
+
+
+async def apply(ctx: Context, config: Config) -> None:
+    """Mount the file service, the observation policy and the tools.
+
+    The tools wait for the registry and the prompt service; without those, `ctx.fs` works alone.
+    """
+    await ctx.plugin(FsService, config)
+    if config.require_read:
+        await ctx.plugin(policy.observation_policy)
+    await ctx.plugin(tools.file_tools)
+    await ctx.plugin(search_tool.search_tools)

@@ -1,0 +1,18 @@
+"""Configuration of the file capability."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Config(BaseModel):
+    """Where files may lie, and how careful the tools are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    root: Path | None = None
+    """The workspace; the process's working directory if left out."""
+    confine: bool = False
+    """Refuse everything whose real path leaves the root."""
+    require_read: bool = True
+    """Refuse to overwrite or edit what the agent has not read, or what changed since."""

@@ -1,0 +1,257 @@
+"""The file service: `ctx.fs`. Upstream: packages/fs/fs-local/src/service.ts."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+from dsh_cordis import Context, Service
+from dsh_llm import AbortSignal
+
+from . import _reading, _searching, _writing
+from ._locks import KeyLocks
+from ._paths import Fence, fresh_key, resolve_target
+from ._worker import check_abort, work
+from ._writing import Edit
+from .config import Config
+from .errors import FsError, os_failure
+from .types import (
+    Change,
+    DirEntry,
+    FileKind,
+    FsStat,
+    FsTarget,
+    FsText,
+    FsVersion,
+    LineWindow,
+    ReplaceIfVersion,
+    WriteExpectation,
+    kind_of,
+)
+
+T = TypeVar("T")
+
+
+class FsService(Service):
+    """Files of the local system.
+
+    Every operation takes a signal and ends with `FS_ABORTED` when it aborts; none has a time limit.
+    When confined, all of them refuse what lies outside the root. Using the service directly
+    observes nothing and asks nobody: that is what the tools do.
+    """
+
+    key: ClassVar[str] = "fs"
+
+    def __init__(self, ctx: Context, config: Config | None = None) -> None:
+        super().__init__(ctx)
+        config = config or Config()
+        self._root = str(config.root or Path.cwd())
+        self._fence = Fence(self._root) if config.confine else None
+        self._locks = KeyLocks()
+
+    @property
+    def confined(self) -> bool:
+        """True if what lies outside the root is refused."""
+        return self._fence is not None
+
+    async def resolve(
+        self, path: str, cwd: str | None = None, *, signal: AbortSignal | None = None
+    ) -> FsTarget:
+        """The file that `path` means.
+
+        Args:
+            path: Absolute, or relative to `cwd`.
+            cwd: The root by default.
+            signal: Ends the wait.
+
+        Raises:
+            FsError: Blank, malformed, below a file, or outside the root.
+        """
+        return await work(signal, "resolving", self._resolve, path, cwd or self._root)
+
+    def contains(self, directory: FsTarget, target: FsTarget) -> bool:
+        """True if `target` is `directory` or lies in it, by real paths."""
+        return Fence(directory.target_key).holds(target.target_key)
+
+    async def stat(self, target: FsTarget, *, signal: AbortSignal | None = None) -> FsStat | None:
+        """What a file is, links followed; `None` if it is absent."""
+        return await work(signal, "stat", self._stat, target)
+
+    async def read_text(self, target: FsTarget, *, signal: AbortSignal | None = None) -> FsText:
+        """A whole text file, without its byte order mark.
+
+        Raises:
+            FsError: Not text, larger than 10 MiB, or not readable.
+        """
+        return await self._reading(signal, target, _reading.read_text)
+
+    async def read_bytes(
+        self, target: FsTarget, max_bytes: int, *, signal: AbortSignal | None = None
+    ) -> bytes:
+        """The first `max_bytes` bytes of a file."""
+        read = partial(_reading.read_bytes, max_bytes=max_bytes)
+        return await self._reading(signal, target, read)
+
+    async def read_lines(
+        self,
+        target: FsTarget,
+        *,
+        offset: int = 1,
+        limit: int,
+        max_bytes: int,
+        max_chars: int,
+        signal: AbortSignal | None = None,
+    ) -> LineWindow:
+        """A window of the lines of a text file of any size.
+
+        Args:
+            target: The file.
+            offset: First line, from 1.
+            limit: Most lines.
+            max_bytes: Most bytes; whole lines only, but at least one.
+            max_chars: Longer lines are cut and marked.
+            signal: Ends the reading.
+
+        Raises:
+            FsError: Not text, or it has no line `offset`.
+        """
+        read = partial(
+            _reading.read_lines,
+            offset=offset,
+            limit=limit,
+            max_bytes=max_bytes,
+            max_chars=max_chars,
+            check=lambda: check_abort(signal, "reading"),
+        )
+        return await self._reading(signal, target, read)
+
+    async def list_dir(
+        self, target: FsTarget, *, signal: AbortSignal | None = None
+    ) -> tuple[DirEntry, ...]:
+        """Entries of a directory by name.
+
+        Raises:
+            FsError: It is absent or no directory.
+        """
+        return await work(signal, "listing", self._list_dir, target)
+
+    async def find(
+        self, pattern: str, directory: FsTarget, *, signal: AbortSignal | None = None
+    ) -> tuple[str, ...]:
+        """Real paths of the files below a directory that match a glob, oldest change first.
+
+        Hidden files are found, folders of version control are not, links are not followed. A
+        pattern without ``/`` matches names at any depth.
+
+        Raises:
+            SearchError: The pattern is malformed, or the search was aborted.
+            FsError: `directory` is no directory.
+        """
+        return await work(signal, "searching", self._find, pattern, directory, signal)
+
+    async def write_text(
+        self,
+        target: FsTarget,
+        content: str,
+        expected: WriteExpectation | None = None,
+        *,
+        signal: AbortSignal | None = None,
+    ) -> Change:
+        """Write a whole file, verbatim as UTF-8; missing directories are made.
+
+        Args:
+            target: The file. Through a link, what the link points to is written.
+            content: All of it.
+            expected: Refuse unless it holds; `None` writes in any case.
+            signal: Until the write begins.
+
+        Raises:
+            FsError: The expectation does not hold, or the file cannot be written.
+        """
+        write = partial(_writing.write_text, content=content, expected=expected)
+        return await self._mutating(signal, target, write)
+
+    async def edit_text(
+        self,
+        target: FsTarget,
+        edit: Edit,
+        expected: ReplaceIfVersion | None = None,
+        *,
+        signal: AbortSignal | None = None,
+    ) -> Change:
+        """Replace a text in a file, literally; the file keeps its style of line ends.
+
+        Raises:
+            FsError: The text does not occur, or more than once, or the expectation does not hold.
+        """
+        change = partial(_writing.edit_text, edit=edit, expected=expected)
+        return await self._mutating(signal, target, change)
+
+    # ---- blocking parts -----------------------------------------------------------------------
+
+    async def _reading(
+        self, signal: AbortSignal | None, target: FsTarget, read: Callable[[str, str], T]
+    ) -> T:
+        def run() -> T:
+            return read(fresh_key(target, self._fence), target.display_path)
+
+        return await work(signal, "reading", run)
+
+    async def _mutating(
+        self, signal: AbortSignal | None, target: FsTarget, change: Callable[[str, str], Change]
+    ) -> Change:
+        def run() -> Change:
+            return change(fresh_key(target, self._fence), target.display_path)
+
+        async with self._locks.hold(target.target_key, signal, "writing"):
+            check_abort(signal, "writing")
+            # Not with the signal: what is written is written, and its version must be told.
+            return await work(None, "writing", run)
+
+    def _resolve(self, path: str, cwd: str) -> FsTarget:
+        if ".." in Path(path).parts or ".." in Path(cwd).parts:
+            cwd = os.path.realpath(cwd)
+        target = resolve_target(path, cwd)
+        fresh_key(target, self._fence)
+        return target
+
+    def _stat(self, target: FsTarget) -> FsStat | None:
+        try:
+            status = os.stat(fresh_key(target, self._fence))  # noqa: PTH116  # keys are strings
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise os_failure(error, target.display_path) from error
+        return FsStat(kind_of(status.st_mode), status.st_size, FsVersion.of(status))
+
+    def _list_dir(self, target: FsTarget) -> tuple[DirEntry, ...]:
+        key = self._directory(target)
+        try:
+            with os.scandir(key) as entries:
+                found = [DirEntry(entry.name, _entry_kind(entry)) for entry in entries]
+        except OSError as error:
+            raise os_failure(error, target.display_path) from error
+        return tuple(sorted(found, key=lambda entry: entry.name))
+
+    def _find(
+        self, pattern: str, directory: FsTarget, signal: AbortSignal | None
+    ) -> tuple[str, ...]:
+        key = self._directory(directory)
+        return _searching.find(pattern, key, lambda: check_abort(signal, "searching"))
+
+    def _directory(self, target: FsTarget) -> str:
+        key = fresh_key(target, self._fence)
+        display = target.display_path
+        if not Path(key).exists():
+            raise FsError(f"{display} does not exist", "FS_NOT_FOUND", display)
+        if not Path(key).is_dir():
+            raise FsError(f"{display} is no directory", "FS_NOT_DIRECTORY", display)
+        return key
+
+
+def _entry_kind(entry: "os.DirEntry[str]") -> FileKind:
+    try:
+        return kind_of(entry.stat().st_mode)
+    except OSError:
+        return "other"

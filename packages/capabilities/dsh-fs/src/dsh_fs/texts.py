@@ -1,0 +1,62 @@
+"""What models read about files: descriptions, sections, results. A test holds each of them."""
+
+from typing import Final
+
+READ: Final = (
+    "Read a text file. Returns its lines with their numbers, at most 2000 of them; use offset and "
+    "limit for the rest of a longer file."
+)
+READ_FILE_PATH: Final = "Path of the file, absolute or relative to the working directory."
+READ_OFFSET: Final = "Number of the first line to read, from 1. Default: 1."
+READ_LIMIT: Final = "How many lines to read. Default and maximum: 2000."
+
+WRITE: Final = (
+    "Write a whole text file, replacing what is there. Missing directories are made. An existing "
+    "file must have been read before."
+)
+WRITE_FILE_PATH: Final = "Path of the file, absolute or relative to the working directory."
+WRITE_CONTENT: Final = "The complete new content, exactly as it is to be stored."
+
+EDIT: Final = (
+    "Replace a text in a file that was read before. The text must occur exactly once, unless all "
+    "occurrences are to be replaced."
+)
+EDIT_FILE_PATH: Final = "Path of the file, absolute or relative to the working directory."
+EDIT_OLD: Final = (
+    "The text to replace, exactly as it stands in the file, with its indentation and without the "
+    "line numbers that read shows."
+)
+EDIT_NEW: Final = "The text to put in its place; must differ from the old one."
+EDIT_ALL: Final = "Replace every occurrence. Default: false."
+
+GLOB: Final = (
+    "Find files by name pattern, such as `**/*.py` or `src/{a,b}/*.txt`. A pattern without a slash "
+    "matches names at any depth. Returns paths, oldest change first; hidden files are included, "
+    "folders of version control are not."
+)
+GLOB_PATTERN: Final = "The pattern: `*`, `?`, `**`, `[a-z]` and `{a,b}`."
+GLOB_PATH: Final = "Directory to search in. Default: the working directory."
+
+READ_SECTION: Final = (
+    "Use `read` to look at files. Read a file before you change it, and read only the part you "
+    "need of a long one."
+)
+WRITE_SECTION: Final = (
+    "Use `write` for new files and complete rewrites. Prefer `edit` for changes to existing files."
+)
+EDIT_SECTION: Final = (
+    "Use `edit` for changes to existing files. Copy the old text exactly; if it occurs more than "
+    "once, take more of its surroundings."
+)
+GLOB_SECTION: Final = "Use `glob` to find files by name."
+
+CONFINED: Final = "Files outside the working directory cannot be reached."
+
+CREATED: Final = "The file {path} has been created successfully."
+UPDATED: Final = "The file {path} has been updated successfully."
+UPDATED_ALL: Final = "The file {path} has been updated. All occurrences were successfully replaced."
+NO_FILES: Final = "No files found"
+MORE_FILES: Final = "(Showing {shown} of {total} files. Use a narrower pattern or path.)"
+END_OF_FILE: Final = "(End of file - total {total} lines)"
+MORE_LINES: Final = "(Showing lines {first}-{last} of {total}. Use offset={next} to continue.)"
+CAPPED: Final = "(Output capped. Showing lines {first}-{last}. Use offset={next} to continue.)"

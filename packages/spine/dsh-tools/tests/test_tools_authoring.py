@@ -1,0 +1,407 @@
+"""What `@tool` makes of a function."""
+
+import dataclasses
+import enum
+import subprocess
+import sys
+from typing import Annotated, Literal, NotRequired, TypedDict, cast
+
+import msgspec
+import pytest
+from pydantic import AfterValidator, BaseModel, Field
+
+from dsh_brand import Json, JsonValue
+from dsh_tools import (
+    JsonSchemaError,
+    Number,
+    ToolDeclarationError,
+    ToolRunContext,
+    tool,
+)
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Point(BaseModel):
+    x: int
+    y: Annotated[float, Field(description="Up.")] = 0.0
+
+
+@dataclasses.dataclass
+class Span:
+    kind: Literal["span"]
+    end: int | None = None
+
+
+class Cut(msgspec.Struct, rename="camel"):
+    kind: Literal["cut"]
+    at_line: int
+
+
+class Todo(TypedDict):
+    content: str
+    note: NotRequired[str]
+
+
+def test_T34_T35_the_schema_follows_the_signature() -> None:
+    @tool
+    async def every(
+        text: Annotated[str, "Some text."],
+        whole: int,
+        real: float,
+        any_number: Number,
+        flag: bool,
+        nothing: None,
+        names: list[str],
+        mode: Literal["a", "b"],
+        color: Color,
+        free: JsonValue,
+        table: dict[str, JsonValue],
+        point: Point,
+        todo: list[Todo],
+        part: Span | Cut,
+        maybe: int | None,
+        run: ToolRunContext,
+        limit: int | None = None,
+        more: str = "x",
+    ) -> str:
+        """Take every kind of value."""
+        return ""
+
+    point: JsonValue = {
+        "type": "object",
+        "properties": {
+            "x": {"type": "integer"},
+            "y": {"type": "number", "description": "Up."},
+        },
+        "required": ["x"],
+        "additionalProperties": False,
+    }
+    todo: JsonValue = {
+        "type": "object",
+        "properties": {"content": {"type": "string"}, "note": {"type": "string"}},
+        "required": ["content"],
+        "additionalProperties": False,
+    }
+    span: JsonValue = {
+        "type": "object",
+        "properties": {"kind": {"type": "string", "enum": ["span"]}, "end": {"type": "integer"}},
+        "required": ["kind"],
+        "additionalProperties": False,
+    }
+    cut: JsonValue = {
+        "type": "object",
+        "properties": {"kind": {"type": "string", "enum": ["cut"]}, "atLine": {"type": "integer"}},
+        "required": ["kind", "atLine"],
+        "additionalProperties": False,
+    }
+    properties: dict[str, JsonValue] = {
+        "text": {"type": "string", "description": "Some text."},
+        "whole": {"type": "integer"},
+        "real": {"type": "number"},
+        "any_number": {"type": "number"},
+        "flag": {"type": "boolean"},
+        "nothing": {"type": "null"},
+        "names": {"type": "array", "items": {"type": "string"}},
+        "mode": {"type": "string", "enum": ["a", "b"]},
+        "color": {"type": "string", "enum": ["red", "blue"]},
+        "free": {},
+        "table": {"type": "object", "additionalProperties": True},
+        "point": point,
+        "todo": {"type": "array", "items": todo},
+        "part": {"oneOf": [span, cut]},
+        "maybe": {"oneOf": [{"type": "integer"}, {"type": "null"}]},
+        "limit": {"type": "integer"},
+        "more": {"type": "string"},
+    }
+    required = [name for name in properties if name not in {"limit", "more"}]
+    assert every.parameters == {"type": "object", "properties": properties, "required": required}
+    assert list(every.parameters) == ["type", "properties", "required"]
+    assert list(properties["text"]) == ["type", "description"]  # type: ignore[arg-type]  # an object
+
+
+def test_T34_a_tool_without_parameters() -> None:
+    @tool
+    async def ping() -> str:
+        """Answer."""
+        return "pong"
+
+    assert ping.parameters == {"type": "object", "properties": {}}
+    assert (ping.name, ping.description) == ("ping", "Answer.")
+
+
+GOOGLE = """Find a word.
+
+    It may be long.
+
+    Args:
+        word: What to
+            look for.
+        limit (int): How many.
+
+    Returns:
+        Places.
+    """
+NUMPY = """Find a word.
+
+    It may be long.
+
+    Parameters
+    ----------
+    word : str
+        What to
+        look for.
+    limit
+        How many.
+
+    Returns
+    -------
+    str
+        Places.
+    """
+SPHINX = """Find a word.
+
+    It may be long.
+
+    :param word: What to
+        look for.
+    :param limit: How many.
+    :returns: Places.
+    """
+
+
+@pytest.mark.parametrize("docstring", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
+def test_T32_docstrings_describe_tool_and_parameters(docstring: str) -> None:
+    async def find(word: str, limit: int = 3) -> str:
+        return word
+
+    find.__doc__ = docstring
+    found = tool(find)
+    assert found.description == "Find a word.\n\nIt may be long."
+    assert found.parameters["properties"] == {
+        "word": {"type": "string", "description": "What to look for."},
+        "limit": {"type": "integer", "description": "How many."},
+    }
+
+
+def test_T32_an_explicit_description_beats_the_docstring() -> None:
+    @tool(name="seek", description="Another text.")
+    async def find(word: Annotated[str, Field(description="Explicit.")]) -> str:
+        """Find.
+
+        Args:
+            word: From the docstring.
+        """
+        return word
+
+    assert (found := find).name == "seek"
+    assert found.description == "Another text."
+    assert found.parameters["properties"] == {
+        "word": {"type": "string", "description": "Explicit."}
+    }
+
+
+async def undocumented(x: int) -> str:
+    return ""
+
+
+async def ghost(x: int) -> str:
+    """Do.
+
+    Args:
+        y: Nobody.
+    """
+    return ""
+
+
+async def starred(*args: int) -> str:
+    """Do."""
+    return ""
+
+
+async def positional(x: int, /) -> str:
+    """Do."""
+    return ""
+
+
+async def unannotated(x) -> str:  # type: ignore[no-untyped-def]  # what is tested
+    """Do."""
+    return ""
+
+
+async def two_contexts(a: ToolRunContext, b: ToolRunContext) -> str:
+    """Do."""
+    return ""
+
+
+async def tuples(x: tuple[int, int]) -> str:
+    """Do."""
+    return ""
+
+
+async def typed_values(x: dict[str, int]) -> str:
+    """Do."""
+    return ""
+
+
+async def overlapping(x: int | float) -> str:
+    """Do."""
+    return ""
+
+
+async def constrained(x: Annotated[int, Field(ge=1)]) -> str:
+    """Do."""
+    return ""
+
+
+async def unresolved(x: "Nowhere") -> str:  # type: ignore[name-defined]  # noqa: F821  # what is tested
+    """Do."""
+    return ""
+
+
+class Node(BaseModel):
+    below: list["Node"]
+
+
+async def recursive(x: Node) -> str:
+    """Do."""
+    return ""
+
+
+async def mixed(x: Literal["a", 1]) -> str:
+    """Do."""
+    return ""
+
+
+async def silent(x: int):  # type: ignore[no-untyped-def]  # what is tested
+    """Do."""
+
+
+async def unrendered(x: int) -> int:
+    """Do."""
+    return x
+
+
+def synchronous(x: int) -> str:
+    """Do."""
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (undocumented, "description"),
+        (ghost, "'y'"),
+        (starred, "'args'"),
+        (positional, "'x'"),
+        (unannotated, "'x'"),
+        (two_contexts, "'b'"),
+        (tuples, "'x'"),
+        (typed_values, "'x'"),
+        (overlapping, "Number"),
+        (constrained, "'x'"),
+        (unresolved, "Nowhere"),
+        (recursive, "Node"),
+        (mixed, "'x'"),
+        (silent, "returns"),
+        (unrendered, "render"),
+        (synchronous, "thread=True"),
+    ],
+)
+def test_T31_T33_T37_T41_problems_show_at_decoration(function: object, named: str) -> None:
+    with pytest.raises(ToolDeclarationError, match=named):
+        tool(function)  # type: ignore[call-overload]  # any function
+
+
+def test_T41_the_return_annotation_gives_the_output_schema() -> None:
+    @tool(render=lambda arguments, value: f"{value['atLine']}")
+    async def cut() -> Cut:
+        """Cut."""
+        return Cut(kind="cut", at_line=3)
+
+    @tool(output={"type": "integer"}, render=lambda arguments, value: str(value))
+    async def count() -> object:
+        """Count."""
+        return 3
+
+    assert cut.output.schema["required"] == ["kind", "atLine"]
+    assert count.output.schema == {"type": "integer"}
+    with pytest.raises(JsonSchemaError):
+        tool(output={"anyOf": []}, render=lambda arguments, value: "")(count.function)
+
+
+def test_T43_only_exactly_true_is_concurrency_safe() -> None:
+    @tool(concurrency_safe=lambda arguments: cast("bool", arguments["x"]))
+    async def sometimes(x: Json) -> str:
+        """Do."""
+        return ""
+
+    @tool(concurrency_safe=True)
+    async def always(x: int) -> str:
+        """Do."""
+        return ""
+
+    assert sometimes.is_concurrency_safe is not None
+    assert [sometimes.is_concurrency_safe({"x": x}) for x in (True, 1, "yes")] == [
+        True,
+        False,
+        False,
+    ]
+    assert always.is_concurrency_safe is not None
+    assert [always.is_concurrency_safe(a) for a in ({"x": 1}, {"x": "1"}, "raw")] == [
+        True,
+        False,
+        False,
+    ]
+    assert (tool(name="n", description="d")(always.function)).is_concurrency_safe is None
+
+
+def test_T44_presenters_do_not_see_arguments_that_do_not_fit() -> None:
+    from dsh_tools.presentation import GenericCall
+
+    @tool(present_call=lambda arguments: GenericCall(f"x{arguments['x']}"))
+    async def shown(x: int) -> str:
+        """Do."""
+        return ""
+
+    assert shown.present_call is not None
+    assert shown.present_call({"x": 1}) == GenericCall("x1")
+    assert shown.present_call({"y": 1}) is None
+    assert shown.present_call(None) is None
+
+
+def test_a_tool_is_still_its_function() -> None:
+    @tool(thread=True)
+    def double(x: int) -> str:
+        """Double."""
+        return str(x * 2)
+
+    assert double(4) == "8"
+
+
+def odd(value: int) -> int:
+    if value % 2 == 0:
+        raise ValueError("must be odd")
+    return value
+
+
+def test_T37_validators_are_allowed_where_constraints_are_not() -> None:
+    @tool
+    async def pick(x: Annotated[int, AfterValidator(odd)]) -> str:
+        """Pick."""
+        return ""
+
+    assert pick.parameters["properties"] == {"x": {"type": "integer"}}
+
+
+def test_declaring_a_tool_imports_neither_pydantic_nor_griffe() -> None:
+    code = """if True:
+        import sys
+        import dsh_tools._codecs, dsh_tools._docstrings
+        print([m for m in ("griffe",) if m in sys.modules])
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
