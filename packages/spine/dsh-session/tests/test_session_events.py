@@ -238,6 +238,19 @@ ACCEPTED = [
         id="S21-odd-records",
     ),
     pytest.param(row("tool/call", {"turn": 1}), id="S14-nothing-beyond"),
+    pytest.param(append(message(content=[{"type": "text", "words": 1}])), id="S14-odd-block"),
+    pytest.param(
+        row("tool/result", settled(tool(content=[{"type": "text"}])), surfaceOp="append"),
+        id="S14-odd-result-block",
+    ),
+    pytest.param(
+        row(
+            "assistant/message",
+            settled(assistant(), stream=[{"type": "chunk"}], interrupted=True),
+            surfaceOp="append",
+        ),
+        id="S21-odd-message-stream",
+    ),
 ]
 
 

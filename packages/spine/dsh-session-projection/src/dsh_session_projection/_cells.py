@@ -5,7 +5,6 @@ from typing import Any, cast
 
 from dsh_brand import JsonValue, is_json
 from dsh_session import Session, SessionEvent, SessionHeader
-
 from dsh_session_projection.definition import ProjectionDefinition, ProjectionRow, same
 from dsh_session_projection.errors import ProjectionFailed
 
@@ -60,13 +59,13 @@ class Cell:
         self.state, self.seq = state, event.seq
         return told
 
-    def follow(self, session: Session, changed: Changed | None = None) -> None:
-        """Catch up with the whole log.
+    def follow(self, session: Session, end: int, changed: Changed | None = None) -> None:
+        """Catch up with the log before `end`.
 
         Raises:
             ProjectionFailed: The unit or its view raised.
         """
-        while self.seq + 1 < session.seq:
+        while self.seq + 1 < end:
             self.push(session.event_at(self.seq + 1), changed)
 
     def row(self) -> ProjectionRow:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypedDict, TypeVar
 
 import msgspec
+
 from dsh_brand import FrozenDict, JsonValue, freeze_json, from_json, to_json
 from dsh_session import SessionEvent, SessionHeader
 

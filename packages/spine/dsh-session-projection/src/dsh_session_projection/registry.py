@@ -8,11 +8,11 @@ from typing import ClassVar
 from weakref import WeakKeyDictionary
 
 import structlog
+from structlog.typing import FilteringBoundLogger
+
 from dsh_brand import JsonValue
 from dsh_cordis import Context, Handle, Service
 from dsh_session import Session, SessionEvent, SessionEventAppended, SessionHeader
-from structlog.typing import FilteringBoundLogger
-
 from dsh_session_projection._cells import Cell, Unit, new_cell, push_all, saved_cell
 from dsh_session_projection.definition import (
     ProjectionDefinition,
@@ -221,25 +221,24 @@ class SessionProjectionRegistry(Service):
         Raises:
             ProjectionFailed: The unit cannot follow.
         """
-        cells = self._cells.setdefault(session, {})
-        cell = cells.get(unit.key)
-        if cell is None:
-            cell = new_cell(unit, session.header, session.inherited_event_count)
-            cells[unit.key] = cell
-            push_all(cell, session.events)
-        else:
-            cell.follow(session, lambda key, view, seq: self._tell(session, key, view, seq))
+        # The event that is being told of counts as new for a cell that is built by a read now.
+        cell = self._cell(session, unit, session.seq - session.appending)
+        cell.follow(session, session.seq, lambda *change: self._tell(session, *change))
         return cell
 
-    def _appended(self, appended: SessionEventAppended) -> None:
-        session, event = appended.session, appended.event
+    def _cell(self, session: Session, unit: Unit, end: int) -> Cell:
+        """The unit's cell; a new one is folded up to `end`, and nobody is told."""
         cells = self._cells.setdefault(session, {})
+        if unit.key not in cells:
+            start = (session.header, session.inherited_event_count)
+            cells[unit.key] = new_cell(unit, *start)
+            cells[unit.key].follow(session, end)
+        return cells[unit.key]
+
+    def _appended(self, appended: SessionEventAppended) -> None:
+        session = appended.session
         for key, registered in list(self._units.items()):
             try:
-                if key not in cells:
-                    cell = new_cell(registered.unit, session.header, session.inherited_event_count)
-                    cells[key] = cell
-                    push_all(cell, session.events[: event.seq])
                 self._touch(session, registered.unit)
             except ProjectionFailed as error:
                 log.warning("projection.failed", key=key, seq=error.seq, session=session.id)

@@ -3,6 +3,8 @@
 `ctx.sessions` is a `SessionStore`; a `Session` works without it, too.
 """
 
+from dsh_brand import freeze_json as snapshot_json_value
+from dsh_brand import is_json as is_json_value
 from dsh_session.closers import (
     TOOL_NOT_STARTED as TOOL_NOT_STARTED,
 )
@@ -377,11 +379,13 @@ __all__ = [
     "inherited_count_of",
     "interrupted_turn_closers",
     "is_append_surface_event",
+    "is_json_value",
     "is_known_event_type",
     "is_replacement_surface_event",
     "is_surface_eligible_type",
     "is_surface_event",
     "register_session_event",
     "register_turn_end_reason",
+    "snapshot_json_value",
     "snapshot_session_event",
 ]

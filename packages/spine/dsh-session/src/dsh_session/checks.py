@@ -19,7 +19,6 @@ from dsh_session.events import (
     AssistantAttempt,
     AssistantMessageEvent,
     DeveloperMessageEvent,
-    EndSeed,
     RawData,
     ReplaceOp,
     RequestHeader,
@@ -184,7 +183,6 @@ def _assistant(event: SessionEvent, data: AssistantMessageEvent) -> None:
     if not isinstance(source, ModelSource) or not source.provider or not source.model:
         _refuse(event, "an assistant message has source 'model' with provider and model")
     _check_settlement(event, data.turn, data.step)
-    _check_flag(event, "interrupted", data.interrupted)
 
 
 def _attempt(event: SessionEvent, data: AssistantAttempt) -> None:
@@ -253,10 +251,6 @@ def _check_raw_header(event: SessionEvent, data: JsonValue) -> None:
     _check_flag(event, "startsSeries", data.get("startsSeries"))
 
 
-def _end_seed(event: SessionEvent, data: EndSeed) -> None:
-    _check_flag(event, "inherited", data.inherited)
-
-
 def _refuse(event: SessionEvent, reason: str) -> NoReturn:
     raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
 
@@ -277,6 +271,5 @@ _CHECKS: Final[dict[type, _Check]] = dict(
         _for(AssistantAttempt, _attempt),
         _for(ToolResultEvent, _tool_result),
         _for(RequestHeaderEvent, _request_header),
-        _for(EndSeed, _end_seed),
     )
 )

@@ -20,18 +20,14 @@ from dsh_brand import (
     encode,
     freeze_json,
     freeze_object,
-    from_json,
-    replace,
     to_json,
 )
 from dsh_llm import Message
-from dsh_llm.records import OpaqueRecord, StreamRecordBase
+from dsh_session._tolerant import typed_payload
 from dsh_session.checks import check_event, check_stored_event
 from dsh_session.errors import InvalidEventError
 from dsh_session.events import (
     SURFACE_EVENT_TYPES,
-    AssistantAttempt,
-    AssistantMessageEvent,
     EventData,
     RawData,
     ReplaceOp,
@@ -264,42 +260,13 @@ def data_from_json(event_type: str, value: object, *, loading: bool = False) -> 
     if cls is None:
         return RawData(frozen)
     try:
-        return _typed(cls, frozen)
+        return typed_payload(cls, frozen)
     except NotJsonError:
         raise
     except ValueError:
         if event_type in SURFACE_EVENT_TYPES:
             raise
         return RawData(frozen)
-
-
-def _typed(cls: type[SessionEventData], value: JsonValue) -> SessionEventData:
-    if cls is UserMessageEvent:
-        return UserMessageEvent(message=from_json(Message, value, "data"))
-    if cls is AssistantMessageEvent or cls is AssistantAttempt:
-        try:
-            return from_json(cls, value, "data")
-        except ValueError:
-            return _with_odd_stream(cls, value)
-    return from_json(cls, value, "data")
-
-
-def _with_odd_stream(cls: type[SessionEventData], value: JsonValue) -> SessionEventData:
-    """A settlement whose stream holds broken records: loading a log does not judge them."""
-    stream = value.get("stream") if isinstance(value, Mapping) else None
-    if not isinstance(value, Mapping) or not isinstance(stream, list):
-        return from_json(cls, value, "data")
-    records = tuple(map(_record, stream))
-    return replace(from_json(cls, {**value, "stream": ()}, "data"), stream=records)
-
-
-def _record(value: JsonValue) -> StreamRecordBase:
-    try:
-        return from_json(StreamRecordBase, value, "data.stream")
-    except ValueError:
-        if not isinstance(value, Mapping):
-            raise
-        return OpaqueRecord(extra=freeze_object(value))
 
 
 _Cited = tuple[int | tuple[int, ...], ...]

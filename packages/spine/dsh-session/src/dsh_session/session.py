@@ -190,6 +190,11 @@ class Session:
         return len(self._events)
 
     @property
+    def appending(self) -> bool:
+        """True while listeners are being told of the last event."""
+        return self._appending
+
+    @property
     def events(self) -> EventLog:
         """The log as it is now; the same object until the next append."""
         if self._view is None:
