@@ -422,6 +422,42 @@ async def test_L66_cleanup_runs_to_its_end_when_the_reader_is_cancelled(ctx: Con
     assert adapter.closed == 1
 
 
+async def test_L66_cleanup_of_a_listener_runs_to_its_end_too(ctx: Context) -> None:
+    llm = await mounted(ctx, FakeAdapter())
+    cleaned: list[bool] = []
+
+    async def tidy(inner: AsyncIterator[StreamChunk]) -> AsyncGenerator[StreamChunk, None]:
+        try:
+            async for chunk in inner:
+                yield chunk
+        finally:
+            await checkpoint()
+            cleaned.append(True)
+
+    ctx.on(LlmStreamEvent, lambda event, next_: tidy(next_()))
+    with anyio.CancelScope() as scope:
+        async with aclosing(llm.stream(options())) as stream:
+            await anext(stream)
+            scope.cancel()
+            await checkpoint()
+    assert cleaned == [True]
+
+
+async def test_K79_each_call_of_next_is_a_call_of_its_own(ctx: Context) -> None:
+    adapter = FakeAdapter()
+    llm = await mounted(ctx, adapter)
+
+    async def twice(next_: Inner) -> AsyncGenerator[StreamChunk, None]:
+        first = next_()
+        await anext(first)
+        async for chunk in next_():
+            yield chunk
+
+    ctx.on(LlmStreamEvent, lambda event, next_: twice(next_))
+    assert await drain(llm.stream(options())) == list(adapter.script)
+    assert (len(adapter.requests), adapter.closed) == (2, 1)
+
+
 async def test_L45_a_stream_is_closed_from_another_task(ctx: Context) -> None:
     adapter = FakeAdapter()
     llm = await mounted(ctx, adapter)

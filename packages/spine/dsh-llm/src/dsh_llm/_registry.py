@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from dsh_cordis import Handle
+from dsh_cordis import Completion, Handle
 from dsh_llm import codes
 from dsh_llm.failures import LlmError
 
@@ -64,7 +64,7 @@ class RegistrationHandle(Generic[T_contra]):
         self._owner = owner
         self._replace = replace
 
-    def __call__(self) -> object:
+    def __call__(self) -> Completion:
         """End the registration; the result may be awaited. A second call does nothing."""
         return self.handle()
 

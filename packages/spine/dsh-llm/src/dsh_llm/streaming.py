@@ -50,7 +50,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     An error of the adapter becomes one finish; cancellation passes.
     """
 
-    __slots__ = ("_begin", "_closed", "_ended", "_iterator", "_request")
+    __slots__ = ("_begin", "_ended", "_iterator", "_request")
 
     def __init__(
         self,
@@ -61,7 +61,6 @@ class AdapterStream(AsyncIterator[StreamChunk]):
         self._begin = begin
         self._iterator: AsyncIterator[StreamChunk] | None = None
         self._ended = False
-        self._closed = False
 
     @override
     def __aiter__(self) -> Self:
@@ -91,9 +90,6 @@ class AdapterStream(AsyncIterator[StreamChunk]):
 
     async def aclose(self) -> None:
         """Close the adapter's iterator, once, unless it has ended by itself."""
-        if self._closed:
-            return
-        self._closed = True
         ended, self._ended = self._ended, True
         if not ended and isinstance(self._iterator, AsyncClosable):
             # The cancellation that made the reader leave must not cut the adapter's cleanup short.
