@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
 from dsh_cordis import Context, Plugin
 from dsh_session import SessionEvent, SessionEventData, SessionId, SessionStore, TodoWrite
@@ -108,7 +109,8 @@ class PersistenceConformance:
             await _store(ctx).create(sample_header()) as writer,
         ):
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(_append_then_clear, writer, batch)
+                await _begin_append(tasks, writer, batch)
+                batch.clear()
             assert list(await writer.read()) == sample_events(3)
 
     async def test_S103_a_read_handle_refuses_mutations(self, store_plugin: StorePlugin) -> None:
@@ -245,9 +247,7 @@ class PersistenceConformance:
         ):
             async with anyio.create_task_group() as tasks:
                 for seq in range(20):
-                    tasks.start_soon(writer.append, sample_events(1, start=seq))
-                    # Tasks started together begin in any order.
-                    await anyio.wait_all_tasks_blocked()
+                    await _begin_append(tasks, writer, sample_events(1, start=seq))
             assert list(await writer.read()) == sample_events(20)
 
     async def test_S115_live_events_reach_the_store(self, store_plugin: StorePlugin) -> None:
@@ -289,11 +289,16 @@ async def _ids(ctx: Context) -> list[str]:
     return [snapshot.header.id for snapshot in listing.sessions]
 
 
-async def _append_then_clear(writer: SessionHandle, batch: list[SessionEvent]) -> None:
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(writer.append, batch)
-        await anyio.wait_all_tasks_blocked()
-        batch.clear()
+async def _begin_append(tasks: TaskGroup, writer: SessionHandle, batch: list[SessionEvent]) -> None:
+    """Return when the append was called; tasks started together would begin in any order."""
+    called = anyio.Event()
+
+    async def append() -> None:
+        called.set()
+        await writer.append(batch)
+
+    tasks.start_soon(append)
+    await called.wait()
 
 
 def _log_only(count: int) -> list[SessionEventData]:
