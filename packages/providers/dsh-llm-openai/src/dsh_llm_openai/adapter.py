@@ -17,6 +17,7 @@ from dsh_llm import (
     codes,
 )
 
+from ._shared import SharedEngine
 from .attempt import Attempt
 from .credentials import CredentialLookup, environment
 from .engine import Engine, aborted
@@ -49,7 +50,7 @@ class OpenAiAdapter:
             self._routes[name] = route
             self._builders[name] = BodyBuilder(route)
         self._credentials = credentials
-        self._engine = engine
+        self._engine = SharedEngine(_new_engine if engine is None else lambda: engine)
 
     @property
     def providers(self) -> Sequence[str]:
@@ -68,7 +69,7 @@ class OpenAiAdapter:
             route,
             builder=self._builders[route.name],
             credentials=self._credentials,
-            engine=self._open_engine,
+            engine=self._engine,
         )
 
     async def list_models(
@@ -108,19 +109,17 @@ class OpenAiAdapter:
         """The retry policy of the route's profile, `None` for the default."""
         return self._route(provider).retry
 
-    async def aclose(self) -> None:
-        """Close all connections; streams that still run fail."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.aclose()
+    async def aclose(self, *, cut: bool = False) -> None:
+        """Close the connections, those of running streams when these have ended.
 
-    def _open_engine(self) -> Engine:
-        if self._engine is None:
-            # Imported with the first request: httpx takes a quarter of a second.
-            from .transport import HttpxEngine
-
-            self._engine = HttpxEngine()
-        return self._engine
+        Args:
+            cut: End running streams too; their readers get `TRANSPORT`.
+        """
+        if cut:
+            for attempt in self._engine.users:
+                if isinstance(attempt, Attempt):
+                    await attempt.cut()
+        await self._engine.retire()
 
     def _route(self, provider: str) -> Route:
         route = self._routes.get(provider)
@@ -130,6 +129,13 @@ class OpenAiAdapter:
                 f"dsh-llm-openai has no route {provider!r}; configured: {known}", codes.NO_ADAPTER
             )
         return route
+
+
+def _new_engine() -> Engine:
+    # Imported with the first request: httpx takes a quarter of a second.
+    from .transport import HttpxEngine
+
+    return HttpxEngine()
 
 
 def _check(signal: AbortSignal | None) -> None:

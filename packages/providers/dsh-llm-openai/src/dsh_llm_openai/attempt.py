@@ -9,9 +9,10 @@ import anyio
 from dsh_brand import Secret
 from dsh_llm import GenerateOptions, LlmError, StreamChunk, codes
 
+from ._shared import SharedEngine
 from .classify import http_failure, request_id
 from .credentials import CredentialLookup, resolve_key
-from .engine import Engine, Guard, HttpRequest, Reply, aborted
+from .engine import Guard, HttpRequest, Reply, aborted
 from .headers import request_headers
 from .request import BodyBuilder
 from .routes import Route
@@ -35,7 +36,7 @@ class Attempt:
         *,
         builder: BodyBuilder,
         credentials: CredentialLookup,
-        engine: Callable[[], Engine],
+        engine: SharedEngine,
     ) -> None:
         self._options = options
         self._route = route
@@ -48,6 +49,7 @@ class Attempt:
         self._framer = Framer()
         self._translator = ChunkTranslator(route.label, _unchanged)
         self._over = False
+        self._cut = False
 
     def __aiter__(self) -> Self:
         return self
@@ -55,14 +57,17 @@ class Attempt:
     async def __anext__(self) -> StreamChunk:
         while not self._chunks:
             if self._over:
+                self._raise_if_cut(None)
                 raise StopAsyncIteration
             if self._translator.finished:
                 await self.aclose()
                 continue
             try:
                 await self._pull()
-            except BaseException:
+            except BaseException as error:
                 await self._close(drain=False)
+                if isinstance(error, LlmError):
+                    self._raise_if_cut(error)
                 raise
         return self._chunks.popleft()
 
@@ -71,13 +76,27 @@ class Attempt:
         self._chunks.clear()
         await self._close(drain=self._translator.finished)
 
+    async def cut(self) -> None:
+        """End a stream whose route is shut down: its reader gets `TRANSPORT`, once."""
+        self._cut = not self._over and not self._translator.finished
+        await self.aclose()
+
+    def _raise_if_cut(self, cause: LlmError | None) -> None:
+        if self._cut:
+            self._cut = False
+            message = f"the route {self._route.name!r} was shut down during the answer"
+            raise LlmError(message, codes.TRANSPORT) from cause
+
     async def _close(self, *, drain: bool) -> None:
         self._over = True
         if self._guard is not None:
             with anyio.CancelScope(shield=True):
                 await self._guard.stop()
-        if self._reply is not None:
-            await self._reply.aclose(drain=drain)
+        try:
+            if self._reply is not None:
+                await self._reply.aclose(drain=drain)
+        finally:
+            await self._engine.release(self)
 
     async def _pull(self) -> None:
         """Read once and take in what came."""
@@ -111,7 +130,7 @@ class Attempt:
             key=key,
             idle_s=route.idle_s,
         )
-        reply = await self._engine().open(request, guard)
+        reply = await self._engine.acquire(self).open(request, guard)
         redact = _unchanged if key is None else key.redact
         if not 200 <= reply.status < 300 or reply.status in (204, 205):
             self._reply = reply  # so that the failure closes it
