@@ -47,10 +47,9 @@ failed = False
 for name in sys.argv[1:]:
     try:
         importlib.import_module(name)
-    except Exception:
+    except Exception as error:
         failed = True
-        print(f"cannot import {name}", file=sys.stderr)
-        traceback.print_exc()
+        print(f"cannot import {name}:", *traceback.format_exception(error, limit=-1), sep="\\n")
 sys.exit(failed)
 """
 
