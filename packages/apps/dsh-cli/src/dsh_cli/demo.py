@@ -20,7 +20,7 @@ from dsh_cli import paths
 from dsh_cli.errors import ExitCode
 from dsh_cli.output import Output
 from dsh_cli.providers import ProviderChoice
-from dsh_cli.sessions import LATEST, create_agent, resume_agent
+from dsh_cli.sessions import LATEST, create_agent, resume_agent, show_session
 from dsh_cli.stack import CliContext, equip, mount_provider, mounted_stack
 from dsh_cli.turn import run_turn
 from dsh_llm_scripted import Call, MockServer, Reply, slowly, text_reply, tool_call_reply

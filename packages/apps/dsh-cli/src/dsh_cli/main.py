@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from dsh_brand import HarnessError
 from dsh_cli.errors import CliError, ExitCode
 
 if TYPE_CHECKING:  # the real import happens with the command: it loads the whole stack
@@ -127,16 +128,17 @@ def _finish(command: Callable[[], Awaitable[ExitCode]], output: "Output") -> Non
     _log_to_stderr()
     try:
         code = anyio.run(command)
-    except* CliError as group:
+    except* HarnessError as group:
+        # What a plugin says while it starts; a failed turn is an outcome and raises nothing.
         error = _first(group)
         output.failure(error.message, error.code)
-        code = error.exit_code
+        code = error.exit_code if isinstance(error, CliError) else ExitCode.USAGE
     except* KeyboardInterrupt:
         code = ExitCode.INTERRUPTED
     sys.exit(code)
 
 
-def _first(group: BaseExceptionGroup[CliError]) -> CliError:
+def _first(group: BaseExceptionGroup[HarnessError]) -> HarnessError:
     leaf = group.exceptions[0]
     return _first(leaf) if isinstance(leaf, BaseExceptionGroup) else leaf
 

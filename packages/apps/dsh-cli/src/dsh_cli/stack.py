@@ -9,7 +9,6 @@ import dsh_session_jsonl
 from dsh_agent import Agent
 from dsh_cli.errors import CliError
 from dsh_cli.providers import ProviderChoice, load_plugin
-from dsh_loader import load_rows, mount_rows
 from dsh_session_persistence import SessionPersistence
 from dsh_spine import SpineContext, spine
 from dsh_system_prompt import section_order
@@ -39,6 +38,9 @@ async def mounted_stack(
         ctx.plugin(dsh_session_jsonl, {"root": sessions, "compression": "none"})
         await ctx.settled()
         if config_file is not None:
+            # Imported here: rows bring pydantic, and most runs have none.
+            from dsh_loader import load_rows, mount_rows
+
             await mount_rows(ctx, load_rows(config_file))
         yield ctx
 

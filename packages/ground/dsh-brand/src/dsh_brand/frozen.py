@@ -33,7 +33,7 @@ class FrozenDict(dict[str, V]):
 
     @override
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[dict[str, V]]]:  # pickle's own protocol
-        return _refreeze, (dict(self),)
+        return _rebuilt_dict, (dict(self),)
 
 
 class FrozenList(list[V]):
@@ -57,11 +57,17 @@ class FrozenList(list[V]):
 
     @override
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[list[V]]]:  # pickle's own protocol
-        return _refreeze, (list(self),)
+        return _rebuilt_list, (list(self),)
 
 
-def _refreeze(value: object) -> object:
-    # Imported late: json builds on this module, and only unpickling comes back this way.
-    from dsh_brand.json import freeze_json
+def _rebuilt_dict(value: dict[str, V]) -> FrozenDict[V]:
+    # Unpickled members are frozen already: each rebuilt itself the same way.
+    frozen: FrozenDict[V] = FrozenDict.__new__(FrozenDict)
+    dict.update(frozen, value)
+    return frozen
 
-    return freeze_json(value)
+
+def _rebuilt_list(value: list[V]) -> FrozenList[V]:
+    frozen: FrozenList[V] = FrozenList.__new__(FrozenList)
+    list.extend(frozen, value)
+    return frozen
