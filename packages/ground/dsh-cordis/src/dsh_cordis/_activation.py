@@ -204,7 +204,6 @@ class Activation(Owner):
         captured, self.captured = self.captured, {}
         for claim in captured.values():
             claim.dependent_ended(self)
-        self.ctx = None
 
 
 class Claim(Handle):

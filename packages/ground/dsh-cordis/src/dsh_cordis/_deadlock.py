@@ -22,14 +22,14 @@ def leads_to(start: Node, goal: Node, *, going_down: bool) -> bool:
     """Whether `start` can only come to rest after `goal`, whose lifecycle code asks.
 
     A fiber that goes down waits for its children and its dependents; one that loads waits for
-    what its body awaits. A goal that is LOADING is cancelled by a teardown, so that is no wait.
+    what its body awaits. A goal whose body runs is cancelled by a teardown, so that is no wait.
     """
     seen: set[Node] = set()
     todo = [(start, going_down)]
     while todo:
         node, down = todo.pop()
         down = down or node.state is FiberState.UNLOADING
-        if node is goal and (not down or goal.state is FiberState.UNLOADING):
+        if node is goal and (not down or goal.activation.phase != "running"):
             return True
         if node in seen:
             continue

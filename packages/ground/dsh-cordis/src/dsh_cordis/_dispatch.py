@@ -170,18 +170,17 @@ def _start_late(
 ) -> None:
     activation = listener.activation
     label = f"{event.name} {activation.fiber.name}"
+    if activation.kernel.host is None:
+        coroutine.close()
+        activation.report(NotEnteredError("an asynchronous listener"), label)
+        return
     task = ListenerTask(activation, label, partial(_wait_for, coroutine))
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()
     if census is not None:
         task.when_used(census.enter("listener", label, cancel=task.cancel))
-    try:
-        activation.kernel.start_ordered(task.run, copy_context())
-    except NotEnteredError as error:
-        coroutine.close()
-        activation.stack.discard(task)
-        activation.report(error, label)
+    activation.kernel.start_ordered(task.run, copy_context())
 
 
 async def _wait_for(coroutine: Coroutine[object, object, object]) -> None:

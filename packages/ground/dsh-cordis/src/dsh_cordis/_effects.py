@@ -100,8 +100,9 @@ class Effect(Handle):
             raise
 
     def _start(self, work: Coroutine[object, object, object] | AsyncGenerator[object]) -> None:
-        if self._owner.kernel.host is None and iscoroutine(work):
-            work.close()
+        if self._owner.kernel.host is None:
+            close_unstarted(work)
+        self._owner.kernel.require_host(self.label)
         self._gate, self._ready = Gate(), anyio.Event()
         self._owner.kernel.start(partial(self._set_up_async, work), what=self.label)
 

@@ -145,8 +145,8 @@ class FiberCore(Node):
     def begin(self) -> None:
         """Evaluate the requirements for the first time; the body runs later."""
         self.watch_keys()
-        self._step_pending()
-        self.kernel.touch(self)
+        if self._step_pending():
+            self.kernel.touch(self)
 
     def veto(self) -> None:
         """Take a mount back: no trace in registry and parent; what observers added is undone."""

@@ -1,6 +1,7 @@
 """For tests of plugins: the `ctx` fixture and recorders. Needs the extra `testing`.
 
-Load it from a `conftest.py` with `pytest_plugins = ["dsh_cordis.testing"]`, or import `ctx`.
+A test module or a `conftest.py` loads it with `pytest_plugins = ["dsh_cordis.testing"]`.
+PYTEST_DONT_REWRITE: a test module may have imported this one before pytest meets that line.
 """
 
 import gc
@@ -39,6 +40,7 @@ class Recorder(Generic[E]):
         self.events: list[E] = []
 
     def __call__(self, event: E) -> None:
+        """Keep the event."""
         self.events.append(event)
 
     @property
