@@ -1,5 +1,6 @@
 """One writer at a time, also between processes, also when one is killed."""
 
+import fcntl
 import signal
 import subprocess
 import sys
@@ -92,6 +93,46 @@ def test_S123_the_second_of_two_creators_loses_and_changes_nothing(tmp_path: Pat
         second.append(sample_events(1))
     second.close()
     assert list(JsonlStore(tmp_path, "none").open(ID, "read").read()) == sample_events(2)
+
+
+def test_S123_two_creators_in_two_projects_and_the_second_loses(tmp_path: Path) -> None:
+    store = JsonlStore(tmp_path, "none")
+    first = store.create(sample_header(cwd="/a"), 0)
+    second = store.create(sample_header(cwd="/b"), 0)
+    first.append(sample_events(1))
+    with pytest.raises(SessionAlreadyExistsError, match="--a--"):
+        second.append(sample_events(1))
+    second.close()
+    first.close()
+    assert list(store.open(ID, "read").read()) == sample_events(1)
+
+
+@pytest.mark.parametrize(("races", "owned"), [(2, True), (3, False)])
+def test_S124_a_lock_on_a_replaced_file_excludes_nobody_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, races: int, owned: bool
+) -> None:
+    store = JsonlStore(tmp_path, "none")
+    log = store.create(sample_header(), 0)
+    log.append(sample_events(1))
+    log.close()
+    assert log.path is not None
+    lock_file = log.path.parent / "session.lock"
+    flock = fcntl.flock
+    calls: list[int] = []
+
+    def racing(descriptor: int, operation: int) -> None:
+        calls.append(operation)
+        if len(calls) <= races:
+            lock_file.unlink()
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", racing)
+    if owned:
+        store.open(ID, "write").close()
+    else:
+        with pytest.raises(SessionAlreadyOwnedError):
+            store.open(ID, "write")
+    assert len(calls) == 3
 
 
 def test_S123_an_unwritten_session_has_no_footprint(tmp_path: Path) -> None:
