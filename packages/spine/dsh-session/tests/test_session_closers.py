@@ -117,6 +117,12 @@ def test_S84_S86_each_open_call_gets_its_result() -> None:
     assert "outcome is unknown" in str(found[1]["data"])
 
 
+def test_S84_a_call_behind_its_step_end_is_given_up() -> None:
+    session = open_step("a")
+    session.append(StepEnd(turn=1, step=1))
+    assert [event.type for event in interrupted_turn_closers(session.events)] == ["turn/end"]
+
+
 def test_S84_a_result_of_another_step_answers_nothing() -> None:
     session = open_step("a")
     answer = ToolResultEvent(turn=1, step=2, message=tool_message("a"))

@@ -274,6 +274,15 @@ def test_S4_integral_numbers_of_a_row_are_integers() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "change",
+    [b'"ignorable":false', b'"ignorable":1', b'"more":1', b'"surfaceOp":"append"', b'"seq":true'],
+)
+def test_S1_S2_broken_rows_are_refused(change: bytes) -> None:
+    with pytest.raises(InvalidEventError):
+        decode_event(b'{"type":"turn/start","seq":0,"time":0,"data":{"turn":1},' + change + b"}")
+
+
 def test_S12_the_vocabulary_has_59_names() -> None:
     assert len(KNOWN_SESSION_EVENT_TYPES) == 59
 

@@ -298,11 +298,11 @@ class _Decoders:
 
     def __init__(self) -> None:
         self.generation = -1
-        self.decoder: msgspec.json.Decoder[Any] = (
-            msgspec.json.Decoder()
-        )  # a union known at run time
+        # The rows, and so the decoder's type, are made at run time.
+        self.decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 
     def current(self) -> msgspec.json.Decoder[Any]:  # as above
+        """The decoder for the classes registered now."""
         if self.generation != registration_generation():
             rows = [_typed_row(name, cls) for name, cls in registered_classes().items()]
             kind: Any = Union.__getitem__(tuple(rows))  # a union of classes made just now

@@ -3,12 +3,12 @@
 Upstream: packages/session/session/src/index.ts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar, Literal
 
 import msgspec
 
-from dsh_cordis import Context, Handle, Service, Target, scope_chain_of, scope_of
+from dsh_cordis import Context, Handle, Service, Target, scope_of
 from dsh_session.closers import build_fork_seed
 from dsh_session.errors import SessionForkError, SessionStateError
 from dsh_session.events import SessionEvent
@@ -242,27 +242,30 @@ class SessionStore(Service):
         """Have every keeper of the session's log make it durable, and wait for all.
 
         Returns:
-            Whether anybody keeps it.
+            Whether anybody keeps it; a listener registered `everywhere` takes part uncounted.
 
         Raises:
             SessionStateError: The session is not live.
             Exception: What the first keeper, in the order of registration, failed with.
         """
         entry = self._entry(session)
-        taken: list[Context] = []
+        taken: set[Context] = set()
 
         def admits(ctx: Context) -> bool:
-            if scope_of(ctx) is None or _contains(scope_chain_of(entry.scope), scope_of(ctx)):
-                taken.append(ctx)
-                return True
-            return False
+            taken.add(ctx)
+            return True
 
+        failures: Sequence[Exception] = ()
         try:
             await self._home.parallel(
                 SessionFlush(session=session), target=Target(entry.scope, admits)
             )
         except ExceptionGroup as group:
-            raise group.exceptions[0] from group
+            failures = group.exceptions
+        for other in failures[1:]:
+            self._home.log.error("session.flush_failed", session=session.id, error=str(other))
+        if failures:
+            raise failures[0]
         return bool(taken)
 
     def _fork_source(self, source: Session | SessionId, child_id: SessionId | None) -> Session:
@@ -331,7 +334,3 @@ class SessionStore(Service):
     def _close(self) -> None:
         for entry in reversed(list(self._live.values())):
             self._detach(entry)
-
-
-def _contains(chain: Iterable[object], key: object) -> bool:
-    return any(item is key for item in chain)
