@@ -40,9 +40,9 @@ _STORE_THREADS = 8
 class SessionPersistence(Service):
     """Keeps session logs beyond the process; every read and write goes through a handle.
 
-    A store is a subclass that passes its `SessionLogStore` on. Live events of a session whose
-    write handle is open are stored by themselves, 200 ms after the first at the latest to begin
-    with; `ctx.sessions.flush(session)` waits for the disk.
+    A store is a subclass that passes its `SessionLogStore` on. The live events of a session whose
+    write handle is open are gathered for 200 ms and stored as one batch;
+    `await ctx.sessions.flush(session)` waits for the disk.
     """
 
     key: ClassVar[str] = "session_persistence"
