@@ -1,7 +1,8 @@
 """Events: a payload class is the event, its base class is its dispatch mode.
 
 `EventType` is what `ctx.on` takes. It is contravariant in the listener type, so that a type
-checker judges listeners by the payload class without a plugin of its own.
+checker judges listeners by the payload class without a plugin of its own. (The parameters of a
+lambda are Any to mypy; its return value is checked. Write a function where more matters.)
 Upstream: packages/core/src/events.ts of Cordis.
 """
 
