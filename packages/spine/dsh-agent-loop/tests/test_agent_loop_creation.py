@@ -22,7 +22,7 @@ from dsh_agent import (
 )
 from dsh_agent_loop.testing import Step, call, line_of, loop_stack, say
 from dsh_cordis import Context
-from dsh_llm import AbortController
+from dsh_llm import AbortController, message_text
 from dsh_session import (
     Aborted,
     SessionCreated,
@@ -40,6 +40,12 @@ from dsh_session_persistence import SessionPersistence
 from dsh_session_persistence.testing.memory import MemoryLogStore, MemoryPersistence
 
 S1 = SessionId("s1")
+
+
+class Owner(Context):
+    """A plugin that makes agents needs the registry alone."""
+
+    agents: AgentRegistry
 
 
 def with_store(store: MemoryLogStore) -> Callable[[Context], object]:
@@ -271,8 +277,8 @@ async def test_A63_the_owner_takes_its_agent_along_and_keeps_the_input() -> None
     async with loop_stack(before=with_store(store)) as stack:
         handles: list[AgentHandle] = []
 
-        async def owner(ctx: Context) -> None:
-            handles.append(await ctx.get(AgentRegistry).create(session_id=S1))
+        async def owner(ctx: Owner) -> None:
+            handles.append(await ctx.agents.create(session_id=S1))
 
         async with stack.ctx.plugin(owner):
             handles[0].agent.inject("later")
@@ -375,8 +381,8 @@ async def test_A88_input_that_was_pending_comes_first() -> None:
     store = MemoryLogStore()
     async with loop_stack(say("one"), before=with_store(store)) as stack:
 
-        async def owner(ctx: Context) -> None:
-            handle = await ctx.get(AgentRegistry).create(session_id=S1)
+        async def owner(ctx: Owner) -> None:
+            handle = await ctx.agents.create(session_id=S1)
             handle.agent.inject("before")
 
         async with stack.ctx.plugin(owner):
@@ -388,11 +394,11 @@ async def test_A88_input_that_was_pending_comes_first() -> None:
         with anyio.fail_after(5):
             await resumed.agent.when_idle()
         batch = [
-            event.data.message.content
+            message_text(event.data.message)
             for event in resumed.agent.session.events
             if isinstance(event.data, UserMessageEvent)
         ]
-        assert [block.text for content in batch for block in content] == ["before", "after"]
+        assert batch == ["before", "after"]
 
 
 async def test_A59_resuming_without_a_store_says_so() -> None:

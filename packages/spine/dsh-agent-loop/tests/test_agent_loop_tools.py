@@ -39,7 +39,7 @@ async def echo(run: ToolRunContext) -> str:
 def results(stack: LoopStack) -> list[tuple[str | None, str | None]]:
     """Call id and code of each result in the log."""
     return [
-        (event.data.message.tool_call_id, event.data.error and event.data.error.code)
+        (event.data.message.tool_call_id, event.data.error.code if event.data.error else None)
         for event in stack.agent.session.events
         if isinstance(event.data, ToolResultEvent)
     ]

@@ -137,8 +137,10 @@ class Census:
     async def join_listeners(self, grace_s: float | None) -> None:
         """Wait for the listener tasks that run now; after `grace_s` cancel them and wait on."""
         present = {key: live for key, live in self._live.items() if live.kind == "listener"}
-        with anyio.move_on_after(grace_s):
+        with anyio.move_on_after(grace_s) as limit:
             await self._gone(present)
+        if not limit.cancelled_caught:
+            return
         for key, live in present.items():
             if key in self._live and live.cancel is not None:
                 live.cancel()
