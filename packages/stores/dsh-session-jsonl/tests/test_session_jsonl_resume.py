@@ -64,6 +64,7 @@ async def test_S108_S114_a_session_is_resumed_through_its_handle(tmp_path: Path)
             assert await ctx.sessions.flush(resumed)
             assert handle.path is not None
             assert handle.path.name == "session.v4.jsonl.zstd"
+            assert store.path_of(ID) == handle.path
         stored = JsonlStore(tmp_path, "zstd").open(ID, "read").read()
     assert list(stored) == list(resumed.events)
     assert [event.type for event in stored] == [
