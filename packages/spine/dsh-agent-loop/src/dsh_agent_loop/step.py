@@ -92,12 +92,16 @@ class _Request:
                 config = prepared.config
             attempt, stream = self._dispatch(config, prepared)
             self._first = False
+            leave = self._agent.census.enter("stream", f"stream of {self._agent.id}")
             try:
+                check(self._signal)
+                attempt.start()
                 failure = await self._read(attempt, stream)
                 if failure is None:
                     return self._accept(attempt)
             finally:
                 await self._close(stream)
+                leave()
             await self._recover(config, prepared, failure)
 
     # ---- before the request ----------------------------------------------------------------
@@ -172,7 +176,6 @@ class _Request:
         attempt = Attempt(
             agent, self._turn.number, self._turn.step, (config.provider, config.model)
         )
-        attempt.start()
         return attempt, stream
 
     def _options(
@@ -213,11 +216,11 @@ class _Request:
 
         try:
             await under(self._signal, pull)
-        except Exception:
+        except Exception as error:
             if self._signal.aborted:
                 attempt.settle_interrupted()
                 raise TurnAborted from None
-            attempt.settle_attempt()
+            _settle_failed(attempt, error)
             raise
         except BaseException:
             attempt.settle_interrupted()
@@ -238,7 +241,6 @@ class _Request:
         """Close in this very task: adapters keep scopes open across their yields."""
         grace = self._agent.runtime.grace
         limit = None if grace.cancel_s is None else grace.cancel_s + (grace.abandon_s or 0)
-        leave = self._agent.census.enter("stream-close", f"stream of {self._agent.id}")
         try:
             with anyio.move_on_after(limit, shield=True) as scope:
                 await stream.aclose()
@@ -246,8 +248,6 @@ class _Request:
                 log.warning("agent.stream_close_timed_out", agent=self._agent.id, limit_s=limit)
         except Exception as error:  # the attempt is settled; its answer stays valid
             log.warning("agent.stream_close_failed", agent=self._agent.id, exc_info=error)
-        finally:
-            leave()
 
     async def _recover(
         self, config: LlmCallConfig, prepared: PreparedCall | None, failure: LlmFailure
@@ -275,6 +275,15 @@ class _Request:
         answer = await under(self._signal, lambda: agent.ctx.waterfall(event, give_up))
         if not isinstance(answer, Retry):
             raise _error_of(failure)
+
+
+def _settle_failed(attempt: Attempt, error: Exception) -> None:
+    """Record a broken stream; when the log refuses, both failures are the turn's."""
+    try:
+        attempt.settle_attempt()
+    except Exception as refused:  # noqa: BLE001  # raised on, beside its cause
+        group = ExceptionGroup("the stream broke, and its record was refused", [error, refused])
+        raise group from None
 
 
 def _check_route(config: LlmCallConfig, selection: ModelSelection | None) -> None:
