@@ -1,0 +1,1 @@
+"""Retries failed model requests by the policy of their provider."""
