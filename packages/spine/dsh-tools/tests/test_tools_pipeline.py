@@ -82,7 +82,7 @@ async def test_T52_T120_stages_run_in_order_and_once() -> None:
             return await next_()
 
         bench.ctx.on(ToolsPreExecute, pre)
-        bench.tools.guard(lambda run: seen.append("guard"))  # type: ignore[func-returns-value]  # appends and says nothing
+        bench.tools.guard(lambda run: seen.append("guard"))
         bench.ctx.on(ToolsExecute, around)
         bench.ctx.on(ToolsPostExecute, post)
         published: list[ToolExecutionResult] = []
@@ -261,7 +261,7 @@ async def test_T57_a_wrapper_may_run_the_body_again_or_answer_for_it() -> None:
         handle = bench.ctx.on(ToolsExecute, retry)
         assert text_of(await bench.run("flaky")) == "done"
         handle()
-        foreign = ToolFailure(error=msgspec.structs.replace(FAULT), content=(TextBlock("cached"),))
+        foreign = ToolFailure(error=ToolFault(message="m"), content=(TextBlock("cached"),))
 
         async def answer(
             event: ToolsExecute,
@@ -505,11 +505,11 @@ async def test_T50_T122_a_replaced_tool_does_not_change_a_running_call() -> None
 
 
 async def test_T73_messages_of_exceptions_are_never_empty() -> None:
-    class Unprintable(Exception):
+    class UnprintableError(Exception):
         def __str__(self) -> str:  # type: ignore[explicit-override]  # what is tested
             raise RuntimeError
 
-    class Known(HarnessError):
+    class KnownError(HarnessError):
         pass
 
     raising: list[Exception] = []
@@ -522,10 +522,10 @@ async def test_T73_messages_of_exceptions_are_never_empty() -> None:
     async with tool_bench(throw) as bench:
         for error, text, code in (
             (KeyError(), "Error: KeyError", None),
-            (Unprintable(), "Error: an error without a readable message", None),
+            (UnprintableError(), "Error: an error without a readable message", None),
             (ExceptionGroup("g", [ValueError("inner")]), "Error: inner", None),
             (ExceptionGroup("both", [ValueError("a"), ValueError("b")]), "Error: both", None),
-            (Known("m", "MY_CODE"), "Error: m", "MY_CODE"),
+            (KnownError("m", "MY_CODE"), "Error: m", "MY_CODE"),
         ):
             raising.append(error)
             result = await bench.run("throw")

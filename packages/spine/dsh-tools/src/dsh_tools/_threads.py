@@ -29,8 +29,8 @@ class _Ticket:
     """Accounts for one thread until it has really ended, whoever still waits for it."""
 
     def __init__(self, label: str, call_id: str, release: Callable[[], None]) -> None:
-        self._lock = threading.Lock()  # guards the two flags below, which both sides read and set
-        self._done = False
+        self._lock = threading.Lock()  # guards the flags below, which both sides read and set
+        self._running = False
         self._let_go = False
         self._release = release
         census = task_census.get()
@@ -39,12 +39,16 @@ class _Ticket:
         )
 
     def run(self, call: Callable[[], T]) -> T:
-        """In the thread."""
+        """In the thread; does nothing if nobody waits any more when it begins."""
+        with self._lock:
+            if self._let_go:
+                raise ThreadGivenUpError("given up before it began")
+            self._running = True
         try:
             return call()
         finally:
             with self._lock:
-                self._done = True
+                self._running = False
                 unattended = self._let_go
             if unattended:
                 self._report_end()
@@ -58,8 +62,8 @@ class _Ticket:
         """In the event loop: stop waiting."""
         with self._lock:
             self._let_go = True
-            done = self._done
-        if done:
+            running = self._running
+        if not running:
             self.close()
 
     def close(self) -> None:

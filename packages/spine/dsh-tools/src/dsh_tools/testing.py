@@ -39,8 +39,9 @@ class ToolBench:
         ctx: A root context with ``ctx.tools`` and ``ctx.system_prompt``.
     """
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context, owner: Context) -> None:
         self.ctx = ctx
+        self._owner = owner
         self._numbers = itertools.count(1)
 
     @property
@@ -50,7 +51,7 @@ class ToolBench:
 
     def agent(self, *, cwd: str | None = None, parent: Agent | None = None) -> Agent:
         """A caller with a scope and a session of its own."""
-        return cast("Agent", AgentStub(self.ctx, next(self._numbers), cwd, parent))
+        return cast("Agent", AgentStub(self._owner, next(self._numbers), cwd, parent))
 
     def call(
         self,
@@ -80,13 +81,24 @@ class ToolBench:
         return await self.tools.execute(self.call(name, arguments, agent=agent))
 
 
+class _Needs(Context):
+    tools: ToolRegistry
+    system_prompt: SystemPrompt
+
+
 @asynccontextmanager
 async def tool_bench(*definitions: ToolDefinition) -> AsyncIterator[ToolBench]:
     """A bench with these tools registered for everyone."""
     async with Context() as ctx:
         await ctx.plugin(SystemPrompt)
         await ctx.plugin(ToolRegistry)
-        bench = ToolBench(ctx)
+        owners: list[Context] = []
+
+        def own(needs: _Needs) -> None:
+            owners.append(needs)
+
+        await ctx.plugin(own)
+        bench = ToolBench(ctx, owners[0])
         for definition in definitions:
             bench.tools.register(definition)
         yield bench
