@@ -1,0 +1,1 @@
+"""Session store: all sessions in one SQLite database."""
