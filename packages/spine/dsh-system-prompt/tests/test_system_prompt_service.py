@@ -1,0 +1,332 @@
+"""Registration and assembly."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from dsh_cordis import Context, Next, create_scope
+from dsh_llm import RuntimeContextSource, SnapshotSection, ToolSchema, message_text
+from dsh_system_prompt import (
+    AssemblyContext,
+    CompletePromptError,
+    Config,
+    PromptAssembly,
+    PromptContext,
+    PromptRegistrationError,
+    PromptSection,
+    SystemPrompt,
+    SystemPromptAssemble,
+    SystemPromptChange,
+    ToolOrderError,
+    ToolsContribution,
+    UnknownVariableError,
+    cleared_context_message,
+    context_order,
+    render_contexts,
+    render_prompt,
+    runtime_context_message,
+    section_order,
+    texts,
+)
+
+BARE = Config(include_harness_identity=False)
+
+
+class Needs(Context):
+    system_prompt: SystemPrompt
+
+
+class Bench:
+    """A context with the service, and scopes made by a plugin that has it."""
+
+    def __init__(self, ctx: Context, owner: Needs) -> None:
+        self.ctx = ctx
+        self._owner = owner
+        self.prompt: SystemPrompt = owner.system_prompt
+
+    def scope(self, key: object, parent: object | None = None) -> SystemPrompt:
+        view: SystemPrompt = create_scope(self._owner, key, parent).ctx.system_prompt
+        return view
+
+    async def text(self, scope: object | None = None) -> str:
+        return render_prompt(await self.prompt.assemble(scope))
+
+
+@asynccontextmanager
+async def bench(config: Config = BARE) -> AsyncIterator[Bench]:
+    async with Context() as ctx:
+        await ctx.plugin(SystemPrompt, config)
+        owners: list[Needs] = []
+
+        def own(needs: Needs) -> None:
+            owners.append(needs)
+
+        await ctx.plugin(own)
+        yield Bench(ctx, owners[0])
+
+
+async def test_T109_identity_comes_first_and_the_persona_is_configurable() -> None:
+    async with bench(Config(persona="You like {{food}}.")) as b:
+        b.prompt.variable("food", "soup")
+        assert await b.text() == f"{texts.IDENTITY}\n\nYou like soup."
+    async with bench() as b:
+        assembly = await b.prompt.assemble(None)
+        assert [section.name for section in assembly.sections] == ["deployment:persona"]
+        assert render_prompt(assembly) == ""
+
+
+def test_T109_positions_are_one_table() -> None:
+    assert (section_order("harness:identity"), section_order("deployment:persona")) == (-1000, 0)
+    assert [section_order(f"tool:{name}") for name in ("read", "write", "edit", "glob")] == [
+        1100,
+        1200,
+        1300,
+        1400,
+    ]
+    assert context_order("approval:policy") == 115
+
+
+async def test_T108_sections_sort_by_order_then_by_utf16_name() -> None:
+    async with bench() as b:
+        for name, order in (("\ufb00", 1), ("\U0001f600", 1), ("b", 0.5), ("a", 2)):
+            b.prompt.section(name, order, name)
+        assembly = await b.prompt.assemble(None)
+        assert [s.name for s in assembly.sections[1:]] == ["b", "\U0001f600", "\ufb00", "a"]
+
+
+async def test_T108_orders_are_finite_and_names_unique_in_a_layer() -> None:
+    async with bench() as b:
+        for bad in (float("nan"), float("inf"), True):
+            with pytest.raises(TypeError, match="finite"):
+                b.prompt.section("a", bad, "")
+        b.prompt.section("a", 1, "")
+        with pytest.raises(PromptRegistrationError, match="'a'"):
+            b.prompt.section("a", 2, "")
+        with pytest.raises(PromptRegistrationError, match="'Cwd'"):
+            b.prompt.variable("Cwd", "")
+
+
+async def test_T108_a_scoped_section_shadows_and_the_shadowed_provider_never_runs() -> None:
+    async with bench() as b:
+        ran: list[str] = []
+
+        def shadowed(context: AssemblyContext) -> str:
+            ran.append("shadowed")
+            return "everyone's"
+
+        key = object()
+        b.prompt.section("a", 1, shadowed)
+        b.scope(key).section("a", 1, "mine")
+        assert await b.text(key) == "mine"
+        assert ran == []
+        assert await b.text() == "everyone's"
+
+
+async def test_T107_registrations_tell_of_themselves_and_a_raising_listener_rolls_back() -> None:
+    async with bench() as b:
+        changes: list[int] = []
+
+        def changed(event: SystemPromptChange) -> None:
+            changes.append(1)
+            if len(changes) == 3:
+                raise RuntimeError("refused")
+
+        b.ctx.on(SystemPromptChange, changed)
+        b.prompt.section("a", 1, "text")()
+        with pytest.raises(RuntimeError, match="refused"):
+            b.prompt.section("b", 1, "text")
+        assert len(changes) == 4
+        assert await b.text() == ""
+
+
+async def test_T110_variables_come_first_and_shadowed_ones_run_too() -> None:
+    async with bench() as b:
+        ran: list[str] = []
+        key = object()
+
+        def value(label: str) -> str:
+            ran.append(label)
+            return label
+
+        b.prompt.variable("x", lambda context: value("everyone"))
+        b.scope(key).variable("x", lambda context: value("mine"))
+        b.prompt.variable("none", lambda context: None)
+        b.prompt.section("s", 1, lambda context: value(f"section {context.variables['x']}"))
+        assembly = await b.prompt.assemble(key)
+        assert ran == ["everyone", "mine", "section mine"]
+        assert assembly.variables == {"x": "mine", "none": None}
+        given = await b.prompt.assemble(None, variables={"x": "given", "cwd": "/w"})
+        assert given.variables == {"x": "given", "none": None, "cwd": "/w"}
+
+
+async def test_T110_membership_is_fixed_when_the_variables_are_known() -> None:
+    async with bench() as b:
+
+        def early(context: AssemblyContext) -> str:
+            if not added:
+                added.append(1)
+                b.prompt.section("from a variable", 1, "counts")
+            return ""
+
+        def late(context: AssemblyContext) -> str:
+            if len(added) == 1:
+                added.append(2)
+                b.prompt.section("from a section", 3, "does not count yet")
+            return "s"
+
+        added: list[int] = []
+        b.prompt.variable("v", early)
+        b.prompt.section("s", 2, late)
+        assert await b.text() == "counts\n\ns"
+        assert await b.text() == "counts\n\ns\n\ndoes not count yet"
+
+
+async def test_T111_all_tool_providers_contribute() -> None:
+    async with bench() as b:
+        key = object()
+        schema = ToolSchema("a", "A.", {})
+
+        def provide(context: AssemblyContext) -> ToolsContribution:
+            return ToolsContribution(schemas=[schema])
+
+        b.prompt.tools(provide)
+        b.scope(key).tools(provide)
+        assert (await b.prompt.assemble(key)).tools == (schema, schema)
+
+
+async def test_T112_T119_unknown_names_in_the_order_fail_the_assembly() -> None:
+    order = Config(tool_order=("gone", "<unlisted-tools>"))
+    async with bench(order) as b:
+        with pytest.raises(ToolOrderError, match="gone"):
+            await b.prompt.assemble(None)
+
+
+async def test_T113_the_answer_of_the_waterfall_is_final() -> None:
+    async with bench() as b:
+        key = object()
+        seen: list[object] = []
+
+        async def rewrite(
+            event: SystemPromptAssemble, next_: Next[PromptAssembly]
+        ) -> PromptAssembly:
+            seen.append(event.context.scope)
+            assembly = await next_()
+            added = PromptSection(name="z", order=-5, text="last in spite of its order")
+            return msgspec.structs.replace(assembly, sections=(*assembly.sections, added))
+
+        prompt = b.scope(key)
+        prompt.ctx.on(SystemPromptAssemble, rewrite)
+        b.prompt.section("a", 1, "first")
+        assert await b.text(key) == "first\n\nlast in spite of its order"
+        assert await b.text() == "first"
+        assert seen == [key]
+
+
+async def test_T114_a_complete_section_is_the_whole_prompt() -> None:
+    async with bench() as b:
+        ran: list[str] = []
+
+        def other(context: AssemblyContext) -> str:
+            ran.append("other")
+            return "other"
+
+        async def meddle(
+            event: SystemPromptAssemble, next_: Next[PromptAssembly]
+        ) -> PromptAssembly:
+            assembly = await next_()
+            changed = tuple(
+                msgspec.structs.replace(section, text="changed") for section in assembly.sections
+            )
+            return msgspec.structs.replace(assembly, sections=changed)
+
+        b.ctx.on(SystemPromptAssemble, meddle)
+        b.prompt.section("other", 1, other)
+        handle = b.prompt.section("whole", 2, "all of it", complete=True)
+        assert await b.text() == "all of it"
+        assert ran == ["other"]
+        b.prompt.section("rival", 3, "no", complete=True)
+        with pytest.raises(CompletePromptError, match=r"'whole', 'rival'"):
+            await b.prompt.assemble(None)
+        assert ran == ["other"]
+        handle()
+        assert await b.text() == "no"
+
+
+async def test_T115_suppressed_contexts_are_neither_asked_nor_added() -> None:
+    async with bench() as b:
+        ran: list[str] = []
+        key = object()
+
+        def fact(context: AssemblyContext) -> str:
+            ran.append("fact")
+            return "a fact"
+
+        async def add(event: SystemPromptAssemble, next_: Next[PromptAssembly]) -> PromptAssembly:
+            extra = PromptContext(name="x", order=1, text="added")
+            return msgspec.structs.replace(await next_(), contexts=(extra,))
+
+        b.prompt.context("fact", 1, fact)
+        b.scope(key).suppress_runtime_context()
+        b.ctx.on(SystemPromptAssemble, add)
+        assert (await b.prompt.assemble(key)).contexts == ()
+        assert ran == []
+        assert [c.name for c in (await b.prompt.assemble(None)).contexts] == ["x"]
+        assert ran == ["fact"]
+    async with bench(Config(include_runtime_context=False)) as b:
+        b.prompt.context("fact", 1, fact)
+        assert (await b.prompt.assemble(None)).contexts == ()
+        assert ran == ["fact"]
+
+
+async def test_T116_T117_only_sections_of_the_result_are_interpolated() -> None:
+    async with bench() as b:
+        b.prompt.section("raw", 1, "{{not_a_variable}}", interpolate=False)
+        assert await b.text() == "{{not_a_variable}}"
+        handle = b.prompt.section("bad", 2, "{{nobody}}")
+        with pytest.raises(UnknownVariableError, match="'bad'"):
+            await b.text()
+        handle()
+        b.prompt.section("empty", 0, "")
+        b.prompt.section("last", 3, "end")
+        assert await b.text() == "{{not_a_variable}}\n\nend"
+
+
+async def test_T118_contexts_become_one_snapshot_message() -> None:
+    async with bench() as b:
+        assert runtime_context_message(await b.prompt.assemble(None)) is None
+        b.prompt.context("b", 2, "the date")
+        b.prompt.context("a", 1, lambda context: "the folder")
+        b.prompt.context("c", 3, lambda context: None)
+        assembly = await b.prompt.assemble(None)
+        message = runtime_context_message(assembly)
+        assert message is not None
+        assert message_text(message) == f"{texts.CONTEXT_HEADING}\n\nthe folder\n\nthe date"
+        assert message.role == "user"
+        assert message.source == RuntimeContextSource(
+            form="snapshot",
+            sections=(SnapshotSection("a", "the folder"), SnapshotSection("b", "the date")),
+        )
+        rendered = render_contexts(assembly)
+        assert rendered is not None
+        assert rendered.text == message_text(message)
+        cleared = cleared_context_message()
+        assert (message_text(cleared), cleared.source) == (
+            texts.CONTEXT_CLEARED,
+            RuntimeContextSource(),
+        )
+
+
+def test_texts_for_the_model_change_on_purpose_only() -> None:
+    assert texts.IDENTITY == (
+        "You are an agent running on DeepSeek Harness. You work through the tools you are given, "
+        "and what you write reaches the person you work for."
+    )
+    assert texts.CONTEXT_HEADING == (
+        "Current facts of this session. They replace all facts given in this way earlier."
+    )
+    assert texts.CONTEXT_CLEARED == (
+        "The facts of this session that were given earlier no longer apply, and there are no new "
+        "ones."
+    )
