@@ -258,6 +258,15 @@ async def test_L111_the_end_mark_ends_the_answer_and_the_connection_is_reused() 
     assert len(ports) == 2
 
 
+async def test_L118_a_profile_may_use_each_connection_once() -> None:
+    script = [text_reply("b"), text_reply("c")]
+    async with served(*script, keep_alive=False) as (server, adapter):
+        await collect(adapter)
+        await collect(adapter)
+        assert server.requests[0].headers["connection"] == "close"
+        assert len({request.client_port for request in server.requests}) == 2
+
+
 async def test_L45_another_task_may_close_a_stream_that_is_waited_for() -> None:
     async with served(stall([opening(), *text_events(["a"])])) as (server, adapter):
         stream = adapter.stream(options())

@@ -27,7 +27,7 @@ class LocalServer:
         Raises:
             ModelUnusableError: llama.cpp refuses the file.
         """
-        # A cancellation waits for the thread: an abandoned start would leave a server without owner.
+        # A cancellation waits for the thread: an abandoned start would leave an orphan server.
         return await to_thread.run_sync(_start, model, config)
 
     async def stop(self) -> None:

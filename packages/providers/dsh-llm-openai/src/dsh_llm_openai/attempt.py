@@ -77,9 +77,10 @@ class Attempt:
         await self._close(drain=self._translator.finished)
 
     async def cut(self) -> None:
-        """End a stream whose route is shut down: its reader gets `TRANSPORT`, once."""
-        self._cut = not self._over and not self._translator.finished
-        await self.aclose()
+        """End a stream whose route is shut down: its reader gets what arrived, then `TRANSPORT`."""
+        complete = self._translator.finished
+        self._cut = not (self._over or complete)
+        await self._close(drain=complete)
 
     def _raise_if_cut(self, cause: LlmError | None) -> None:
         if self._cut:
@@ -125,7 +126,7 @@ class Attempt:
         route = self._route
         request = HttpRequest(
             url=f"{route.base_url}/chat/completions",
-            headers=request_headers(route.headers),
+            headers=request_headers(route.headers, keep_alive=route.keep_alive),
             body=body,
             key=key,
             idle_s=route.idle_s,

@@ -32,7 +32,7 @@ def attribution_headers(product: str = _DISTRIBUTION) -> dict[str, str]:
     return {"user-agent": f"{product}/{_version()} (+{_HOME})"}
 
 
-def request_headers(extra: Mapping[str, str]) -> dict[str, str]:
+def request_headers(extra: Mapping[str, str], *, keep_alive: bool = True) -> dict[str, str]:
     """All headers of a request except the key's."""
     return {
         **{name.lower(): value for name, value in extra.items() if name.lower() not in RESERVED},
@@ -40,4 +40,5 @@ def request_headers(extra: Mapping[str, str]) -> dict[str, str]:
         "content-type": "application/json",
         "accept": "text/event-stream",
         "accept-encoding": "identity",
+        "connection": "keep-alive" if keep_alive else "close",
     }

@@ -22,6 +22,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_field: MaxTokensField = "max_tokens"
     reasoning_field: ReasoningField = "none"
     stream_usage: bool = True
+    keep_alive: bool = True
     thinking_format: ThinkingFormat = "none"
     efforts: tuple[str, ...] = ()
     default_effort: str | None = None
@@ -74,6 +75,9 @@ PRESETS: Mapping[PresetName, Preset] = {
         name="llama.cpp",
         base_url="http://127.0.0.1:8080/v1",
         reasoning_field="reasoning_content",
+        # It offers to keep connections and closes each after its answer: a next request on the
+        # same connection would fail now and then.
+        keep_alive=False,
     ),
     "generic": Preset(name="OpenAI-compatible service", reasoning_field="reasoning_content"),
 }

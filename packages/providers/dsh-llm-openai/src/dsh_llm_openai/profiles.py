@@ -86,6 +86,8 @@ class Profile(_Edge):
     """Where reasoning of earlier turns is sent back."""
     stream_usage: bool | None = None
     """Ask for token counts; off for servers that refuse `stream_options`."""
+    keep_alive: bool | None = None
+    """Reuse connections; off for servers that close them without notice."""
     strict_tools: bool = False
     """Mark tools as strict whose schema already is."""
     thinking_format: ThinkingFormat | None = None
@@ -164,6 +166,7 @@ def resolve_route(name: str, profile: Profile) -> Route:
         max_tokens_field=profile.max_tokens_field or preset.max_tokens_field,
         reasoning_field=profile.reasoning_field or preset.reasoning_field,
         stream_usage=preset.stream_usage if profile.stream_usage is None else profile.stream_usage,
+        keep_alive=preset.keep_alive if profile.keep_alive is None else profile.keep_alive,
         strict_tools=profile.strict_tools,
         thinking_format=thinking_format,
         models={

@@ -41,6 +41,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens_field: MaxTokensField
     reasoning_field: ReasoningField
     stream_usage: bool
+    keep_alive: bool
     strict_tools: bool
     thinking_format: ThinkingFormat
     models: Mapping[str, ModelFacts]
