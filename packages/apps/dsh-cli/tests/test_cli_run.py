@@ -106,7 +106,7 @@ def test_the_model_works_on_the_folder(shell: Shell) -> None:
 
 
 def test_the_model_does_not_leave_the_folder(shell: Shell) -> None:
-    (shell.folder.parent / "secret.txt").write_text("hidden", encoding="utf-8")
+    (shell.folder.parent / "secret.txt").write_text("xyzzy-47", encoding="utf-8")
     script = [
         tool_call_reply(Call("read", {"file_path": "../secret.txt"})),
         text_reply("Refused."),
@@ -116,7 +116,7 @@ def test_the_model_does_not_leave_the_folder(shell: Shell) -> None:
         done = shell.dsh("run", "Read the secret")
         [_, second] = server.requests
     assert done.returncode == 0, done.stderr
-    assert "hidden" not in json.dumps(second.body)
+    assert "xyzzy-47" not in json.dumps(second.body)
 
 
 def test_json_prints_one_object_per_line_and_nothing_else(shell: Shell) -> None:
