@@ -133,6 +133,8 @@ def test_json_prints_one_object_per_line_and_nothing_else(shell: Shell) -> None:
     assert {"user/message", "tool/call", "tool/result", "text-delta"} <= set(events)
     text = "".join(str(row["text"]) for row in rows if row["event"] == "text-delta")
     assert text == "It is missing."
+    asked = next(row for row in rows if row["event"] == "user/message")
+    assert msgspec.convert(asked["data"], dict[str, object])["role"] == "user"
 
 
 def test_resume_continues_the_latest_session_of_the_folder(shell: Shell) -> None:
@@ -187,7 +189,7 @@ def test_invalid_arguments_from_the_model_are_answered_and_the_turn_goes_on(shel
         ),
         pytest.param(["run", "hi", "-C", "nowhere"], b"", "is no folder", id="no-folder"),
         pytest.param(["run", "hi", "--nope"], b"", "No such option", id="no-option"),
-        pytest.param(["run"], b"", "Missing argument", id="no-prompt"),
+        pytest.param(["run"], b"", "PROMPT is missing", id="no-prompt"),
     ],
 )
 def test_wrong_use_exits_2_with_one_sentence(

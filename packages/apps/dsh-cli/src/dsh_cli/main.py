@@ -26,7 +26,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.argument("prompt")
+@click.argument("prompt", required=False)
 @click.option("-C", "--folder", type=click.Path(path_type=Path), help="Work here; default: here.")
 @click.option("--provider", help="Route of the model: deepseek, openai, local, or a plugin's.")
 @click.option("--model", help="Model id on that route.")
@@ -45,7 +45,7 @@ def cli() -> None:
     help="Plugin rows (dsh.toml); default: the user's own, if there is one.",
 )
 def run(
-    prompt: str,
+    prompt: str | None,
     folder: Path | None,
     provider: str | None,
     model: str | None,
@@ -55,6 +55,11 @@ def run(
     config: Path | None,
 ) -> None:
     """Run PROMPT in a folder ("-" reads it from standard input)."""
+    if prompt is None:
+        raise click.UsageError(
+            'PROMPT is missing. Say what to do, as in: dsh run "Explain this folder". '
+            "--resume takes the word behind it as an ID, so put it behind the prompt."
+        )
     from dsh_cli import paths
     from dsh_cli.output import JsonOutput, TextOutput
     from dsh_cli.prompt import read_prompt

@@ -17,6 +17,7 @@ from dsh_session import (
     ToolCallEvent,
     ToolResultEvent,
     UserMessageEvent,
+    event_to_json,
 )
 
 JSON_VERSION: Final = 1
@@ -146,7 +147,7 @@ class JsonOutput(Output):
     def event(self, event: SessionEvent) -> None:
         match event.data:
             case UserMessageEvent() | AssistantMessageEvent() | ToolCallEvent() | ToolResultEvent():
-                data = to_json(event.data)
+                data = event_to_json(event)["data"]
                 if isinstance(data, dict):
                     data.pop("stream", None)  # its deltas were lines of their own
                 self._line(event.type, seq=event.seq, time=event.time, data=data)
