@@ -1,0 +1,358 @@
+"""The file tools through the whole pipeline, with and without the observation policy."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import dsh_fs
+from dsh_agent import Agent
+from dsh_cordis import Next
+from dsh_fs import FsObserved, FsVersion, FsWriteIntent, WriteExpectation, texts
+from dsh_system_prompt import render_prompt
+from dsh_tools import ToolExecutionResult, ToolSuccess
+from dsh_tools.presentation import DiffCall
+from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
+
+
+class Bench:
+    """An agent that works in a folder."""
+
+    def __init__(self, tools: ToolBench, root: Path) -> None:
+        self.tools = tools
+        self.root = root
+        self.agent: Agent = tools.agent(cwd=str(root))
+
+    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
+        return await self.tools.run_as(self.agent, name, **arguments)
+
+
+@asynccontextmanager
+async def bench(root: Path, **config: object) -> AsyncIterator[Bench]:
+    async with tool_bench() as tools:
+        await tools.ctx.plugin(dsh_fs, {"root": root, **config})
+        await tools.ctx.settled()
+        yield Bench(tools, root)
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="")
+    return path
+
+
+def got(path: Path) -> str:
+    return path.read_bytes().decode()
+
+
+def value_of(result: ToolExecutionResult) -> object:
+    assert isinstance(result, ToolSuccess), text_of(result)
+    return result.value
+
+
+async def test_C26_C28_read_shows_numbered_lines(tmp_path: Path) -> None:
+    put(tmp_path / "f.txt", "one\r\ntwo\x0c\u2028x\rthree\n\nfive")
+    async with bench(tmp_path) as b:
+        result = await b.run("read", file_path="f.txt")
+        path = str(tmp_path / "f.txt")
+        lines = ["one", "two\x0c\u2028x\rthree", "", "five"]
+        assert value_of(result) == {
+            "path": path,
+            "offset": 1,
+            "lines": [{"number": n, "text": t} for n, t in enumerate(lines, 1)],
+            "totalLines": 4,
+        }
+        assert text_of(result) == (
+            f"<path>{path}</path>\n<type>file</type>\n<content>\n"
+            "1: one\n2: two\x0c\u2028x\rthree\n3: \n4: five\n"
+            "\n(End of file - total 4 lines)\n</content>"
+        )
+
+
+async def test_C24_C27_windows(tmp_path: Path) -> None:
+    put(tmp_path / "f", "".join(f"l{n}\n" for n in range(1, 11)))
+    put(tmp_path / "empty", "")
+    async with bench(tmp_path) as b:
+        middle = await b.run("read", file_path="f", offset=3, limit=2.0)
+        assert "3: l3\n4: l4\n\n(Showing lines 3-4 of 10. Use offset=5 to continue.)" in text_of(
+            middle
+        )
+        last = await b.run("read", file_path="f", offset=10)
+        assert "10: l10\n\n(End of file - total 10 lines)" in text_of(last)
+        assert code_of(await b.run("read", file_path="f", offset=11)) == "FS_NOT_FOUND"
+        assert value_of(await b.run("read", file_path="empty")) == {
+            "path": str(tmp_path / "empty"),
+            "offset": 1,
+            "lines": [],
+            "totalLines": 0,
+        }
+        assert code_of(await b.run("read", file_path="empty", offset=2)) == "FS_NOT_FOUND"
+        for bad in ({"offset": 0}, {"limit": -1}, {"offset": 1.5}):
+            refused = await b.run("read", file_path="f", **bad)
+            assert "positive whole number" in text_of(refused)
+            assert code_of(refused) is None
+
+
+async def test_C25_long_lines_and_large_files_are_capped(tmp_path: Path) -> None:
+    put(tmp_path / "long", "é" * 2001 + "\n" + "é" * 2000)
+    put(tmp_path / "large", ("x" * 99 + "\n") * 3000)
+    async with bench(tmp_path) as b:
+        lines = text_of(await b.run("read", file_path="long")).split("\n")
+        assert lines[3] == "1: " + "é" * 2000 + "... (line truncated to 2000 chars)"
+        assert lines[4] == "2: " + "é" * 2000
+        shown = text_of(await b.run("read", file_path="large"))
+        assert "(Output capped. Showing lines 1-512. Use offset=513 to continue.)" in shown
+        rest = text_of(await b.run("read", file_path="large", offset=2999))
+        assert "(End of file - total 3000 lines)" in rest
+        counted = text_of(await b.run("read", file_path="large", limit=2))
+        assert "(Showing lines 1-2 of 3000. Use offset=3 to continue.)" in counted
+
+
+async def test_C29_write_and_edit(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        path = str(tmp_path / "f.txt")
+        made = await b.run("write", file_path="f.txt", content="a b a\n")
+        assert text_of(made) == f"The file {path} has been created successfully."
+        assert value_of(made) == {
+            "path": path,
+            "operation": "create",
+            "before": None,
+            "after": "a b a\n",
+        }
+        one = await b.run("edit", file_path="f.txt", old_string="b", new_string="c")
+        assert text_of(one) == f"The file {path} has been updated successfully."
+        every = await b.run(
+            "edit", file_path="f.txt", old_string="a", new_string="z", replace_all=True
+        )
+        assert "All occurrences were successfully replaced" in text_of(every)
+        assert got(tmp_path / "f.txt") == "z c z\n"
+        same = await b.run("edit", file_path="gone", old_string="a", new_string="a")
+        assert "nothing would change" in text_of(same)
+        empty = await b.run("edit", file_path="gone", old_string="", new_string="a")
+        assert "use write" in text_of(empty)
+
+
+async def test_C20_C22_what_was_not_read_is_neither_overwritten_nor_edited(tmp_path: Path) -> None:
+    path = put(tmp_path / "f", "old")
+    async with bench(tmp_path) as b:
+        for result in (
+            await b.run("write", file_path="f", content="new"),
+            await b.run("edit", file_path="f", old_string="old", new_string="new"),
+        ):
+            assert code_of(result) == "FS_NOT_OBSERVED"
+            assert text_of(result).endswith("read it, then retry")
+            assert str(path) in text_of(result)
+        await b.run("read", file_path="f", limit=1)
+        assert not (await b.run("edit", file_path="f", old_string="old", new_string="x")).is_error
+        assert not (await b.run("write", file_path="f", content="y")).is_error
+        put(path, "someone else")
+        stale = await b.run("write", file_path="f", content="new")
+        assert code_of(stale) == "FS_STALE_VERSION"
+        assert text_of(stale).endswith("read it again, then retry")
+        assert got(path) == "someone else"
+
+
+async def test_C20_a_confirmed_absence_allows_creating_and_explains_editing(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as b:
+        assert code_of(await b.run("read", file_path="f")) == "FS_NOT_FOUND"
+        edited = await b.run("edit", file_path="f", old_string="a", new_string="b")
+        assert code_of(edited) == "FS_NOT_FOUND"
+        assert not (await b.run("write", file_path="f", content="a")).is_error
+        assert not (await b.run("edit", file_path="f", old_string="a", new_string="b")).is_error
+
+
+async def test_C19_C21_memory_is_per_agent_and_needs_an_actor(tmp_path: Path) -> None:
+    put(tmp_path / "f", "old")
+    async with bench(tmp_path) as b:
+        await b.run("read", file_path="f")
+        other = b.tools.agent(cwd=str(tmp_path))
+        refused = await b.tools.run_as(other, "write", file_path="f", content="x")
+        assert code_of(refused) == "FS_NOT_OBSERVED"
+        await b.tools.run("read", file_path="f")
+        nobody = await b.tools.run("edit", file_path="f", old_string="old", new_string="x")
+        assert code_of(nobody) == "FS_NOT_OBSERVED"
+
+
+async def test_C23_without_the_policy_changes_are_unconditional(tmp_path: Path) -> None:
+    put(tmp_path / "f", "old")
+    async with bench(tmp_path, require_read=False) as b:
+        assert not (await b.run("write", file_path="f", content="new")).is_error
+        assert not (await b.run("edit", file_path="f", old_string="new", new_string="x")).is_error
+    assert got(tmp_path / "f") == "x"
+
+
+async def test_C17_C18_intents_and_observations(tmp_path: Path) -> None:
+    put(tmp_path / "f", "old")
+    async with bench(tmp_path, require_read=False) as b:
+        seen: list[tuple[str, bool]] = []
+
+        def observed(event: FsObserved) -> None:
+            seen.append((event.target.display_path, isinstance(event.version, FsVersion)))
+            assert event.actor is b.agent.session
+            if len(seen) == 4:
+                raise RuntimeError("observer")
+
+        async def refuse(
+            event: FsWriteIntent, next_: Next[WriteExpectation | None]
+        ) -> WriteExpectation | None:
+            raise PermissionError("not this one")
+
+        b.tools.ctx.on(FsObserved, observed)
+        await b.run("read", file_path="f")
+        await b.run("read", file_path="missing")
+        await b.run("write", file_path="f", content="a")
+        failed = await b.run("edit", file_path="f", old_string="a", new_string="b")
+        assert seen == [
+            (str(tmp_path / "f"), True),
+            (str(tmp_path / "missing"), False),
+            (str(tmp_path / "f"), True),
+            (str(tmp_path / "f"), True),
+        ]
+        assert (text_of(failed), got(tmp_path / "f")) == ("Error: observer", "b")
+        b.tools.ctx.on(FsWriteIntent, refuse, prepend=True)
+        assert text_of(await b.run("write", file_path="f", content="x")) == "Error: not this one"
+        assert got(tmp_path / "f") == "b"
+
+
+async def test_C5_relative_paths_start_at_the_sessions_folder(tmp_path: Path) -> None:
+    put(tmp_path / "sub/f", "below")
+    put(tmp_path / "f", "root")
+    async with bench(tmp_path) as b:
+        below = b.tools.agent(cwd=str(tmp_path / "sub"))
+        assert "1: below" in text_of(await b.tools.run_as(below, "read", file_path="f"))
+        assert "1: root" in text_of(await b.tools.run_as(below, "read", file_path="../f"))
+        assert "1: root" in text_of(await b.tools.run("read", file_path="f"))
+
+
+@pytest.mark.parametrize("path", ["out", "out/secret", "../o/secret", "dangling"])
+async def test_C58_escapes_are_error_results_of_every_tool(tmp_path: Path, path: str) -> None:
+    root, outside = tmp_path / "w", tmp_path / "o"
+    put(outside / "secret", "secret")
+    root.mkdir()
+    (root / "out").symlink_to(outside)
+    (root / "dangling").symlink_to(outside / "new")
+    async with bench(root, confine=True) as b:
+        for result in (
+            await b.run("read", file_path=path),
+            await b.run("write", file_path=path, content="x"),
+            await b.run("edit", file_path=path, old_string="a", new_string="b"),
+            await b.run("glob", pattern="*", path=path),
+        ):
+            assert code_of(result) == "FS_SANDBOX_DENIED"
+            assert "outside the workspace" in text_of(result)
+        assert text_of(await b.run("glob", pattern="**")) == "No files found"
+    assert got(outside / "secret") == "secret"
+    assert not (outside / "new").exists()
+
+
+async def test_C33_C38_C39_glob(tmp_path: Path) -> None:
+    for number in range(120):
+        put(tmp_path / f"many/{number:03}.txt", "")
+    put(tmp_path / "-odd name\nwith a line end.md", "")
+    async with bench(tmp_path) as b:
+        many = await b.run("glob", pattern="*.txt", path="many")
+        value = value_of(many)
+        assert isinstance(value, dict)
+        assert len(value["paths"]) == 120
+        lines = text_of(many).split("\n")
+        assert lines[0].startswith("many/")
+        assert lines[100:] == ["", texts.MORE_FILES.format(shown=100, total=120)]
+        assert value_of(await b.run("glob", pattern="-*")) == {
+            "paths": ["-odd name\nwith a line end.md"]
+        }
+        assert text_of(await b.run("glob", pattern="*.nope")) == "No files found"
+        assert code_of(await b.run("glob", pattern="[")) == "SEARCH_INVALID_PATTERN"
+        assert code_of(await b.run("glob", pattern="*", path="many/000.txt")) == "FS_NOT_DIRECTORY"
+
+
+async def test_T38_names_parameters_and_required_are_the_references(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        shapes = {
+            schema.name: {
+                name: (node["type"], name in schema.parameters.get("required", []))  # type: ignore[index, call-overload, operator]  # plain JSON
+                for name, node in schema.parameters["properties"].items()  # type: ignore[union-attr]  # plain JSON
+            }
+            for schema in b.tools.tools.schemas()
+        }
+    assert shapes == {
+        "read": {
+            "file_path": ("string", True),
+            "offset": ("number", False),
+            "limit": ("number", False),
+        },
+        "write": {"file_path": ("string", True), "content": ("string", True)},
+        "edit": {
+            "file_path": ("string", True),
+            "old_string": ("string", True),
+            "new_string": ("string", True),
+            "replace_all": ("boolean", False),
+        },
+        "glob": {"pattern": ("string", True), "path": ("string", False)},
+    }
+
+
+async def test_C24_C29_C39_only_read_may_overlap(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        arguments: dict[str, dict[str, object]] = {
+            "read": {"file_path": "f"},
+            "write": {"file_path": "f", "content": ""},
+            "edit": {"file_path": "f", "old_string": "a", "new_string": "b"},
+            "glob": {"pattern": "*"},
+        }
+        modes = {
+            name: b.tools.tools.execution_mode(b.tools.call(name, given))
+            for name, given in arguments.items()
+        }
+        assert modes == {
+            "read": "parallel",
+            "write": "exclusive",
+            "edit": "exclusive",
+            "glob": "exclusive",
+        }
+        timeouts = {
+            name: found.timeout_ms for name in arguments if (found := b.tools.tools.get(name))
+        }
+        assert timeouts == {"read": None, "write": None, "edit": None, "glob": 30_000}
+
+
+async def test_C29_the_pending_card_of_write_has_no_old_text(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        write = b.tools.tools.get("write")
+        assert write is not None
+        assert write.present_call is not None
+        view = write.present_call({"file_path": "f", "content": "x"})
+        assert isinstance(view, DiffCall)
+        assert view.diffs[0].old_text is None
+        assert write.present_call({"file_path": 1}) is None
+
+
+async def test_T109_C107_sections_stand_in_their_places_as_long_as_the_plugin(
+    tmp_path: Path,
+) -> None:
+    async with tool_bench() as tools:
+        async with tools.ctx.plugin(dsh_fs, {"root": tmp_path, "confine": True}):
+            await tools.ctx.settled()
+            assembled = await tools.ctx.system_prompt.assemble(None)
+            assert [section.name for section in assembled.sections][2:] == [
+                "tool:read",
+                "tool:write",
+                "tool:edit",
+                "tool:glob",
+            ]
+            assert texts.CONFINED in render_prompt(assembled)
+        assert len((await tools.ctx.system_prompt.assemble(None)).sections) == 2
+        assert tools.tools.names() == []
+
+
+def test_C119_texts_for_the_model_change_on_purpose_only() -> None:
+    everything = "\n".join(
+        f"{name}={text}" for name, text in sorted(vars(texts).items()) if name.isupper()
+    )
+    assert hashlib.sha256(everything.encode()).hexdigest() == TEXTS_DIGEST
+
+
+TEXTS_DIGEST = "e60d02ed79084544865b533406b1d0a7f723beaddec92c59c09f04e814851d1b"
