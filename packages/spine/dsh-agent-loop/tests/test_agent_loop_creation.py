@@ -447,3 +447,20 @@ async def test_A57_the_initiator_of_a_creation_is_its_creator() -> None:
         await stack.run("M")
         assert seen == [None, stack.agent, stack.agent]
         assert current_initiator() is None
+
+
+async def test_A64_a_wake_kept_by_a_failing_creation_starts_nothing() -> None:
+    async with loop_stack() as stack:
+
+        def setup(ctx: Context, agent: Agent) -> None:
+            agent.followup("M")
+            raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError, match="no"):
+            await stack.ctx.agents.create(provider="test", model="m", setup=setup)
+        assert stack.recorder.take() == [
+            "~session/created",
+            "agent/inbox/spliced next-turn@0 +M",
+            "~inserted M",
+            "~session/disposed",
+        ]

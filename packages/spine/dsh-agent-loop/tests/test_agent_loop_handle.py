@@ -385,3 +385,19 @@ async def test_A82_an_exception_that_arrives_with_the_abort_is_not_reported() ->
         lines = await stack.run("M")
         assert lines[-2:] == ["turn/end 1 aborted", "~status idle"]
         assert not [line for line in lines if line.startswith("~agent/error")]
+
+
+async def test_A73_a_listener_task_counts_without_a_driver() -> None:
+    async with loop_stack() as stack:
+        ended: list[str] = []
+
+        async def slow(event: InboxInserted) -> None:
+            for _ in range(5):
+                await anyio.lowlevel.checkpoint()
+            ended.append(event.message.id)
+
+        stack.ctx.on(InboxInserted, slow, everywhere=True)
+        stack.agent.inject("I")
+        with anyio.fail_after(5):
+            await stack.agent.when_idle()
+        assert len(ended) == 1

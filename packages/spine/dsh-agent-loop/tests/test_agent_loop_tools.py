@@ -11,7 +11,7 @@ from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_llm import create_user_message
 from dsh_session import ToolResultEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
 
 Body = Callable[[ToolRunContext], Awaitable[str]]
 
@@ -346,3 +346,17 @@ async def test_A111_the_next_request_is_valid_after_an_abort() -> None:
         await stack.run("N")
         sent = stack.model.requests[-1].messages
         assert [message.role for message in sent] == ["user", "assistant", "tool", "user"]
+
+
+async def test_A108_a_success_not_yet_committed_when_the_turn_aborts_is_aborted() -> None:
+    async with loop_stack(call(("c1", "t", ""))) as stack:
+        add_tool(stack, "t", echo)
+        stack.ctx.on(ToolsResult, lambda event: stack.agent.cancel(), everywhere=True)
+        lines = await stack.run("M")
+        assert lines[-5:] == [
+            "~result c1",
+            "tool/result c1 ABORTED",
+            "step/end 1.1",
+            "turn/end 1 aborted",
+            "~status idle",
+        ]
