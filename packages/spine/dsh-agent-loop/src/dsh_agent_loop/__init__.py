@@ -6,6 +6,7 @@ from dsh_cordis import Context
 
 from .checkpoint import Checkpoint, checkpoint
 from .grace import CensusEntry
+from .invariant import RequestInvariantError, invariant
 from .runtime import LoopContext, LoopSettings
 from .service import AgentLoop
 
@@ -35,7 +36,9 @@ __all__ = [
     "Config",
     "LoopContext",
     "LoopSettings",
+    "RequestInvariantError",
     "apply",
     "checkpoint",
+    "invariant",
     "name",
 ]

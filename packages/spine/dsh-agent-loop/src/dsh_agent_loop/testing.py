@@ -92,6 +92,8 @@ from dsh_tools import (
     ToolsResult,
 )
 
+from .invariant import invariant
+
 Step = StreamChunk | Callable[[], object]
 """A chunk, or something to do before the next one; an awaitable it returns is awaited."""
 
@@ -400,6 +402,7 @@ async def loop_stack(
             (ToolRegistry, None),
             (AgentRegistry, None),
             (cast("Plugin", dsh_agent_loop), config),
+            (invariant, None),
         ]
         for part, settings in parts:
             _ = root.plugin(part, settings)
