@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import ValidationError
 
@@ -26,6 +27,13 @@ def adapter(name: str = "x", **profile: Any) -> OpenAiAdapter:  # as above
 def test_L90_the_base_url_is_absolute_http(url: str) -> None:
     with pytest.raises(ValidationError):
         Profile(base_url=url)
+
+
+def test_L102_a_base_url_with_a_password_is_refused_without_showing_it() -> None:
+    with pytest.raises(ValidationError) as caught:
+        Profile(base_url="https://user:secret@h/v1")
+    assert "user info" in str(caught.value)
+    assert "secret" not in str(caught.value.errors()[0]["msg"])
 
 
 def test_L90_trailing_slashes_go_and_path_segments_stay() -> None:
@@ -62,8 +70,6 @@ def test_L118_a_route_named_after_a_preset_takes_it(name: str) -> None:
 
 
 def route_renamed(found: Route) -> Route:
-    import msgspec
-
     return msgspec.structs.replace(found, name="mine")
 
 

@@ -21,6 +21,7 @@ from dsh_llm import (
     create_user_message,
 )
 from dsh_llm_openai import OpenAiAdapter
+from dsh_llm_openai.transport import is_loopback, shown_endpoint
 from dsh_llm_scripted import (
     MockServer,
     Part,
@@ -184,13 +185,24 @@ async def test_L94_broken_connections_are_transport_failures(step: str) -> None:
 
 
 async def test_L94_the_message_names_the_endpoint_without_user_info() -> None:
-    async with served(reset()) as (server, _):
-        url = f"http://user:secret@127.0.0.1:{server.port}/v1"
-        adapter = OpenAiAdapter({"x": {"base_url": url}})
+    async with served(reset()) as (server, adapter):
         error = await failing(adapter)
-        await adapter.aclose()
     assert f"http://127.0.0.1:{server.port}/v1/chat/completions" in error.message
-    assert "secret" not in error.message
+    assert shown_endpoint("https://user:secret@h:1/v1?key=a#b") == "https://h:1/v1"
+
+
+@pytest.mark.parametrize(
+    ("url", "loopback"),
+    [
+        ("http://127.0.0.1:1/v1", True),
+        ("http://[::1]/v1", True),
+        ("http://localhost:11434", True),
+        ("https://api.deepseek.com", False),
+        ("http://10.0.0.1", False),
+    ],
+)
+def test_no_proxy_stands_before_this_machine(url: str, loopback: bool) -> None:
+    assert is_loopback(url) is loopback
 
 
 async def test_L94_a_refused_connection_is_a_transport_failure() -> None:

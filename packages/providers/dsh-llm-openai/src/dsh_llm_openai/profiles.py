@@ -129,9 +129,12 @@ def checked_base_url(value: str) -> str:
     """The URL without trailing slashes.
 
     Raises:
-        ValueError: Not an absolute http(s) URL, or with a query or fragment.
+        ValueError: Not an absolute http(s) URL, or with user info, query or fragment.
     """
     parts = urlsplit(value)
+    if "@" in parts.netloc:
+        # Without the value: it holds a secret, and libraries log URLs.
+        raise ValueError("the URL holds user info; name a variable as `api_key_env` instead")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{value!r} is not an absolute http(s) URL")
     if parts.query or parts.fragment:
