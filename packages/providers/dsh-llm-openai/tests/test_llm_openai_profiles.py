@@ -46,6 +46,12 @@ def test_L91_headers_of_the_adapter_cannot_be_replaced(name: str) -> None:
         Profile(headers={name: "x"})
 
 
+@pytest.mark.parametrize(("name", "text"), [("x y", "a"), ("x", "a\nb"), ("x", "ü"), ("x", "")])
+def test_headers_that_cannot_be_sent_are_refused_without_their_value(name: str, text: str) -> None:
+    with pytest.raises(ValidationError, match="no header can be sent"):
+        Profile(headers={name: text})
+
+
 @pytest.mark.parametrize("limit", [0, -1, float("inf"), float("nan"), 2_147_483_648])
 def test_L92_the_idle_limit_is_bounded(limit: float) -> None:
     with pytest.raises(ValidationError):

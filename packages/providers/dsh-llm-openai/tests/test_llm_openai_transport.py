@@ -251,9 +251,15 @@ async def test_L100_L101_missing_and_invalid_keys(key: str | None, code: str) ->
 async def test_L102_L104_the_key_is_in_no_failure() -> None:
     reply = error_reply("no", 403, "key sk-secret is not allowed", code="c", kind="k")
     fault = raw_reply([b'data: {"error":"sk-secret failed"}\n\n'])
-    async with served(reply, fault, key="sk-secret", api_key_env="KEY") as (_, adapter):
+    quoted = [raw_reply([b"<p>sk-secret"]), raw_reply([b'data: "sk-secret"\n\n'])]
+    script = [reply, fault, *quoted]
+    async with served(*script, key="sk-secret", api_key_env="KEY") as (_, adapter):
         error = await failing(adapter)
         chunks = await collect(adapter)
+        for malformed in [await failing(adapter), await failing(adapter)]:
+            assert malformed.code == "MALFORMED_RESPONSE"
+            assert "[redacted]" in malformed.message
+            assert "sk-secret" not in "".join(traceback.format_exception(malformed))
     assert error.message == "key [redacted] is not allowed"
     assert "sk-secret" not in "".join(traceback.format_exception(error))
     assert "sk-secret" not in repr(chunks)

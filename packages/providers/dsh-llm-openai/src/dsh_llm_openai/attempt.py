@@ -48,6 +48,7 @@ class Attempt:
         self._reply: Reply | None = None
         self._framer = Framer()
         self._translator = ChunkTranslator(route.label, _unchanged)
+        self._redact: Callable[[str], str] = _unchanged
         self._over = False
         self._cut = False
 
@@ -104,8 +105,10 @@ class Attempt:
         if self._reply is None:
             self._reply = await self._open()
         data = await self._reply.read()
-        frames = self._framer.feed(data) if data else self._framer.finish()
-        self._take(frames)
+        try:
+            self._take(self._framer.feed(data) if data else self._framer.finish())
+        except LlmError as error:
+            raise self._redacted(error) from error.__cause__
         if not data and not self._translator.finished:
             self._chunks.extend(self._translator.end())
 
@@ -115,6 +118,10 @@ class Attempt:
             self._chunks.extend(translator.frame(frame))
             if translator.finished:
                 return
+
+    def _redacted(self, error: LlmError) -> LlmError:
+        """The failure of a malformed response, whose message quotes provider text."""
+        return LlmError(self._redact(error.message), error.code)
 
     async def _open(self) -> Reply:
         signal = self._options.signal
@@ -132,7 +139,7 @@ class Attempt:
             idle_s=route.idle_s,
         )
         reply = await self._engine.acquire(self).open(request, guard)
-        redact = _unchanged if key is None else key.redact
+        redact = self._redact = _unchanged if key is None else key.redact
         if not 200 <= reply.status < 300 or reply.status in (204, 205):
             self._reply = reply  # so that the failure closes it
             raise await self._failure(reply, redact)

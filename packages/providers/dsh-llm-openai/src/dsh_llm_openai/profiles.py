@@ -4,6 +4,7 @@ Upstream: packages/llm/llm-openai/src/config.ts.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -31,6 +32,8 @@ from .routes import (
 )
 
 _MAX_DELAY_MS = 2_147_483_647
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_TEXT = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?")
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 Name = Annotated[str, Field(min_length=1)]
 
@@ -112,9 +115,10 @@ class Profile(_Edge):
     def _check_headers(cls, value: Mapping[str, str]) -> Mapping[str, str]:
         taken = sorted(name for name in value if name.lower() in RESERVED)
         if taken:
-            raise ValueError(
-                f"the adapter sets {', '.join(taken)} itself; remove it from `headers`"
-            )
+            raise ValueError(f"the adapter itself sets {', '.join(taken)}; remove it here")
+        for name, text in value.items():
+            if _HEADER_NAME.fullmatch(name) is None or _HEADER_TEXT.fullmatch(text) is None:
+                raise ValueError(f"no header can be sent as {name!r} with this value")
         return value
 
 
