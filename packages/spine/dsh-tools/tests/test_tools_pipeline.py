@@ -1,8 +1,13 @@
 """The stages of a call, in order, and what each may do."""
 
+import enum
+import hashlib
+from typing import Annotated, Self
+
 import anyio
 import msgspec
 import pytest
+from pydantic import AfterValidator, BaseModel, model_validator
 
 from dsh_brand import HarnessError, Json
 from dsh_cordis import Next
@@ -27,9 +32,15 @@ from dsh_tools import (
     ToolsPreExecute,
     ToolsResult,
     ToolSuccess,
+    texts,
     tool,
 )
 from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
 
 
 @tool
@@ -158,6 +169,70 @@ async def test_T25_integral_floats_reach_the_body_as_integers() -> None:
     async with tool_bench(take) as bench:
         await bench.run("take", whole=2.0, real=3)
     assert [(value, type(value)) for value in got] == [(2, int), (3.0, float)]
+
+
+async def test_T36_an_explicit_null_is_no_way_to_leave_a_parameter_out() -> None:
+    @tool
+    async def take(limit: int | None = None) -> str:
+        """Take."""
+        return repr(limit)
+
+    async with tool_bench(take) as bench:
+        assert text_of(await bench.run("take")) == "None"
+        refused = await bench.run("take", limit=None)
+        assert "'limit': expected an integer, not null" in text_of(refused)
+
+
+class Range(BaseModel):
+    low: int
+    high: int
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError("must be even")
+    return value
+
+
+async def test_T39_failures_of_value_validators_are_told_with_their_paths() -> None:
+    @tool
+    async def take(
+        ranges: list[Range], pair: Annotated[int, AfterValidator(even)], color: Color
+    ) -> str:
+        """Take."""
+        return f"{ranges[0].high} {pair} {color.name}"
+
+    async with tool_bench(take) as bench:
+        good = {"ranges": [{"low": 1, "high": 2.0}], "pair": 4, "color": "red"}
+        assert text_of(await bench.run("take", **good)) == "2 4 RED"
+        bad = {"ranges": [{"low": 3, "high": 2}], "pair": 3, "color": "red"}
+        result = await bench.run("take", **bad)
+        assert code_of(result) == "INVALID_ARGS"
+        assert "'ranges[0]': Value error, low is above high" in text_of(result)
+        assert "'pair': " in text_of(result)
+
+
+async def test_T41_typed_values_are_dumped_and_wrong_ones_told() -> None:
+    values: list[object] = [Range(low=1, high=2), None]
+
+    @tool(render=lambda arguments, value: f"{value}")
+    async def give() -> Range:
+        """Give."""
+        return values.pop(0)  # type: ignore[return-value]  # the second one is wrong
+
+    async with tool_bench(give) as bench:
+        result = await bench.run("give")
+        assert isinstance(result, ToolSuccess)
+        assert result.value == {"low": 1, "high": 2}
+        wrong = await bench.run("give")
+        assert code_of(wrong) == "INVALID_TOOL_OUTPUT"
+        assert "NoneType" in text_of(wrong)
 
 
 async def test_T53_T56_a_denial_is_a_post_result_with_its_reason() -> None:
@@ -585,3 +660,13 @@ async def test_answers_of_the_wrong_kind_fail_the_call_and_say_what_to_answer() 
 
         bench.ctx.on(ToolsPostExecute, post)
         assert "answer Accept()" in text_of(await bench.run("echo", text="x"))
+
+
+def test_texts_for_the_model_change_on_purpose_only() -> None:
+    everything = "\n".join(
+        f"{name}={text}" for name, text in sorted(vars(texts).items()) if name.isupper()
+    )
+    assert hashlib.sha256(everything.encode()).hexdigest() == TEXTS_DIGEST
+
+
+TEXTS_DIGEST = "a2f52e9fa30eba018c2e675ee0d8ff636d09a63eaeb4de68ad42efd8f0eda903"

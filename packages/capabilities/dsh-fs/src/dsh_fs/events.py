@@ -12,8 +12,9 @@ class FsWriteIntent(Waterfall[WriteExpectation | None], frozen=True):
 
     name: ClassVar[str] = "fs/write-intent"
     target: FsTarget
+    """The file."""
     actor: object | None
-    """The acting agent's session."""
+    """The acting agent's session, by identity; `None` for a call without agent."""
 
 
 class FsEditIntent(Waterfall[EditExpectation | None], frozen=True):
@@ -21,7 +22,9 @@ class FsEditIntent(Waterfall[EditExpectation | None], frozen=True):
 
     name: ClassVar[str] = "fs/edit-intent"
     target: FsTarget
+    """The file."""
     actor: object | None
+    """The acting agent's session, by identity; `None` for a call without agent."""
 
 
 class FsObserved(Emit, frozen=True):
@@ -30,6 +33,8 @@ class FsObserved(Emit, frozen=True):
     name: ClassVar[str] = "fs/observed"
     vetoing: ClassVar[bool] = True
     target: FsTarget
+    """The file."""
     version: FsVersion | None
     """`None`: the file is known to be absent."""
     actor: object | None
+    """The acting agent's session, by identity; `None` for a call without agent."""

@@ -46,7 +46,7 @@ class FsService(Service):
     def __init__(self, ctx: Context, config: Config | None = None) -> None:
         super().__init__(ctx)
         config = config or Config()
-        self._root = str(config.root or Path.cwd())
+        self._root = str((config.root or Path.cwd()).absolute())
         self._fence = Fence(self._root) if config.confine else None
         self._locks = KeyLocks()
 

@@ -12,6 +12,7 @@ class SystemPromptAssemble(Waterfall[PromptAssembly], frozen=True):
 
     name: ClassVar[str] = "system-prompt/assemble"
     context: AssemblyContext
+    """For whom it is assembled, with all variables."""
 
 
 class SystemPromptChange(Emit, frozen=True):

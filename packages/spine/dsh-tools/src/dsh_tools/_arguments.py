@@ -7,7 +7,7 @@ from typing import Any
 from dsh_brand import JsonValue, decode_json, thaw_json
 
 from . import texts
-from ._codecs import Field, make_field, object_schema
+from ._codecs import BuildError, Field, Location, build_all, make_field, object_schema
 from ._json import compact, member_path
 from .errors import ToolArgsError, ToolDeclarationError
 from .execution import ToolRunContext
@@ -19,7 +19,7 @@ class Parameters:
     """What a function takes, apart from the run context."""
 
     def __init__(self, tool_name: str, fields: list[Field], context_name: str | None) -> None:
-        self._tool_name = tool_name
+        self.tool_name = tool_name
         self._fields = fields
         self._context_name = context_name
         self.schema = object_schema(fields)
@@ -70,16 +70,12 @@ class Parameters:
         self.check(arguments)
         given = thaw_json(arguments)
         assert isinstance(given, dict)
-        values: dict[str, object] = {}
-        violations: list[Violation] = []
-        for field in self._fields:
-            if field.key in given:
-                try:
-                    values[field.name] = field.codec.build(given[field.key])
-                except ValueError as error:
-                    violations.extend(_value_violations(field.key, error))
-        if violations:
-            raise self._error(violations)
+        fields = [field for field in self._fields if field.key in given]
+        try:
+            built = build_all((field.key, field.codec, given[field.key]) for field in fields)
+        except BuildError as error:
+            raise self._error([_refused(*problem) for problem in error.problems]) from error
+        values = dict(zip([field.name for field in fields], built, strict=True))
         if self._context_name is not None:
             values[self._context_name] = context
         return values
@@ -91,10 +87,10 @@ class Parameters:
             ToolArgsError: The arguments do not fit the schema.
         """
         if isinstance(arguments, str):
-            raise ToolArgsError(_text_problem(self._tool_name, arguments))
+            raise ToolArgsError(_text_problem(self.tool_name, arguments))
         if not isinstance(arguments, Mapping):
             raise ToolArgsError(
-                texts.ARGUMENTS_NO_OBJECT.format(name=self._tool_name, value=compact(arguments))
+                texts.ARGUMENTS_NO_OBJECT.format(name=self.tool_name, value=compact(arguments))
             )
         violations = validate(self.schema, arguments, label="arguments")
         if violations:
@@ -129,7 +125,7 @@ class Parameters:
 
     def _error(self, violations: list[Violation]) -> ToolArgsError:
         problems = "; ".join(violation.text for violation in violations)
-        message = texts.INVALID_ARGUMENTS.format(name=self._tool_name, problems=problems)
+        message = texts.INVALID_ARGUMENTS.format(name=self.tool_name, problems=problems)
         return ToolArgsError(message, violations)
 
 
@@ -162,20 +158,8 @@ def _json_cause(text: str, error: ValueError) -> str:
     return str(error)
 
 
-def _value_violations(key: str, error: ValueError) -> list[Violation]:
-    """What a value validator found, with paths as the schema violations have them."""
-    errors = getattr(error, "errors", None)
-    if not callable(errors):
-        return [_value_violation(key, str(error))]
-    return [_value_violation(_path(key, each["loc"]), each["msg"]) for each in errors()]
-
-
-def _path(key: str, location: tuple[str | int, ...]) -> str:
-    path = key
+def _refused(location: Location, message: str) -> Violation:
+    path = ""
     for step in location:
         path = f"{path}[{step}]" if isinstance(step, int) else member_path(path, step)
-    return path
-
-
-def _value_violation(path: str, message: str) -> Violation:
     return Violation(path=path, kind="type", expected=message, text=f"'{path}': {message}")

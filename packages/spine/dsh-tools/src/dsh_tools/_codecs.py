@@ -7,7 +7,7 @@ building coerces nothing. Pydantic is touched only for annotations that use it.
 
 import enum
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import (
     Annotated,
     Any,
@@ -75,6 +75,48 @@ _SCALARS: Final[dict[object, tuple[str, Callable[[Any], object]]]] = {
 
 def _same(value: object) -> object:
     return value
+
+
+Location = tuple[str | int, ...]
+
+
+class BuildError(ValueError):
+    """Values that fit their schema, and that a validator refuses.
+
+    Attributes:
+        problems: Where, and what is wrong there.
+    """
+
+    def __init__(self, problems: list[tuple[Location, str]]) -> None:
+        super().__init__("; ".join(text for _, text in problems))
+        self.problems = problems
+
+
+def build_all(parts: Iterable[tuple[str | int, Codec, Any]]) -> list[object]:
+    """Build values; each part is a step of the path, a codec and what the codec takes.
+
+    Raises:
+        BuildError: All that validators refuse.
+    """
+    built: list[object] = []
+    problems: list[tuple[Location, str]] = []
+    for step, codec, value in parts:
+        try:
+            built.append(codec.build(value))
+        except ValueError as error:
+            problems += [((step, *rest), text) for rest, text in _problems_of(error)]
+    if problems:
+        raise BuildError(problems)
+    return built
+
+
+def _problems_of(error: ValueError) -> list[tuple[Location, str]]:
+    if isinstance(error, BuildError):
+        return error.problems
+    errors = getattr(error, "errors", None)  # of a pydantic error, not imported here
+    if callable(errors):
+        return [(each["loc"], each["msg"]) for each in errors()]
+    return [((), str(error))]
 
 
 def make_codec(annotation: object, where: str, *, above: tuple[object, ...] = ()) -> Codec:
@@ -174,7 +216,7 @@ def _compound(annotation: Any, where: str, above: tuple[object, ...]) -> Codec: 
         item = make_codec(arguments[0], f"{where}, items", above=above)
         return Codec(
             schema={"type": "array", **({"items": item.schema} if item.schema else {})},
-            build=lambda value: [item.build(each) for each in value],
+            build=lambda value: build_all((i, item, each) for i, each in enumerate(value)),
             dump=lambda value: [item.dump(each) for each in value],
         )
     if annotation is JsonObject or (origin in (dict, Mapping) and _holds_json(arguments)):
@@ -285,7 +327,9 @@ def _object(cls: type, fields: list[Field]) -> Codec:
     def build(value: Mapping[str, Any]) -> object:
         if model:
             return cls.model_validate(value)  # type: ignore[attr-defined]  # a pydantic model, not imported here
-        members = {f.name: f.codec.build(value[f.key]) for f in fields if f.key in value}
+        given = [f for f in fields if f.key in value]
+        built = build_all((f.key, f.codec, value[f.key]) for f in given)
+        members = dict(zip([f.name for f in given], built, strict=True))
         return members if is_dict else cls(**members)
 
     def dump(value: Any) -> object:

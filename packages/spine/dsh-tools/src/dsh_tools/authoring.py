@@ -13,12 +13,13 @@ from typing_extensions import Unpack
 
 from dsh_brand import JsonValue
 
+from . import texts
 from ._arguments import Parameters
 from ._codecs import Codec, make_codec
 from ._disjoint import Schema
 from ._docstrings import read_docstring
 from ._members import resolve_hints
-from .errors import ToolDeclarationError
+from .errors import ToolDeclarationError, ToolOutputError
 from .execution import ToolRunContext
 from .json_schema import assert_json_schema
 from .presentation import CallView, ResultView
@@ -191,6 +192,14 @@ def _body(
             value = await run.run_sync(function, **values)
         else:
             value = await cast("Callable[..., Awaitable[object]]", function)(**values)
-        return value if codec is None else codec.dump(value)
+        return value if codec is None else _dumped(codec, value, parameters.tool_name)
 
     return execute
+
+
+def _dumped(codec: Codec, value: object, name: str) -> object:
+    try:
+        return codec.dump(value)
+    except Exception as error:
+        cause = f"{type(value).__name__} is not what its annotation says: {error}"
+        raise ToolOutputError(texts.INVALID_OUTPUT.format(name=name, cause=cause)) from error

@@ -16,6 +16,7 @@ class ToolsPreExecute(Waterfall[PreToolDecision], frozen=True):
 
     name: ClassVar[str] = "tools/pre-execute"
     exec: ToolRunContext
+    """The record of the call."""
 
 
 class ToolsExecute(Waterfall[ToolExecutionResult], frozen=True):
@@ -23,6 +24,7 @@ class ToolsExecute(Waterfall[ToolExecutionResult], frozen=True):
 
     name: ClassVar[str] = "tools/execute"
     exec: ToolRunContext
+    """The record of the call."""
 
 
 class ToolsPostExecute(Waterfall[PostToolDecision], frozen=True):
@@ -30,7 +32,9 @@ class ToolsPostExecute(Waterfall[PostToolDecision], frozen=True):
 
     name: ClassVar[str] = "tools/post-execute"
     exec: ToolRunContext
+    """The record of the call."""
     result: ToolExecutionResult
+    """The outcome so far."""
 
 
 class ToolsResult(Emit, frozen=True):
@@ -38,7 +42,9 @@ class ToolsResult(Emit, frozen=True):
 
     name: ClassVar[str] = "tools/result"
     exec: ToolRunContext
+    """The record of the call."""
     result: ToolExecutionResult
+    """The outcome, as the caller gets it."""
 
 
 class ToolsChange(Emit, frozen=True):

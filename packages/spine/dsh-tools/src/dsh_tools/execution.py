@@ -106,11 +106,8 @@ class ToolRunContext:
 
     @signal.setter
     def signal(self, signal: AbortSignal) -> None:
-        if self._closed:
-            raise ToolExecutionClosedError(
-                f"the signal of {self._name!r} was replaced after its result was frozen"
-            )
-        self._signal = signal
+        if self._accepts("the signal was replaced"):
+            self._signal = signal
 
     def defer_context(self, message: Message) -> None:
         """Give the model a user message with its next step, behind this call's result.

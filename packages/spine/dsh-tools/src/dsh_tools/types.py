@@ -4,7 +4,7 @@ Upstream: packages/tools/tools/src/types.ts.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -66,7 +66,7 @@ ToolExecutionResult: TypeAlias = ToolSuccess | ToolFailure
 Arguments: TypeAlias = Mapping[str, JsonValue]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ToolOutput:
     """What a tool returns and how a model reads it."""
 
@@ -78,7 +78,7 @@ class ToolOutput:
     """JSON for user interfaces, kept in the log. Pure."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ToolDefinition:
     """A tool. Registering borrows it; to change it, dispose the registration and register anew."""
 
@@ -88,6 +88,7 @@ class ToolDefinition:
     """JSON Schema that the model sees. `execute` validates: it gets whatever the model sent."""
     output: ToolOutput
     execute: Callable[[Any, ToolRunContext], Awaitable[object]]  # frozen JSON, any kind
+    _: KW_ONLY
     defer_loading: bool = False
     """Ask that a route load this definition into context later."""
     project_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None = None
@@ -106,7 +107,7 @@ class ToolDefinition:
     """Pure view of a result."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ToolExecutionInput:
     """One call."""
 
@@ -115,6 +116,7 @@ class ToolExecutionInput:
     """JSON; raw text where the model's text was none."""
     call_id: CallId
     signal: AbortSignal
+    _: KW_ONLY
     root_call_id: CallId | None = None
     """The model's call this one serves; itself by default."""
     agent: Agent | None = None
