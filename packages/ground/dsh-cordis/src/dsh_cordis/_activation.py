@@ -13,7 +13,7 @@ from typing_extensions import override
 from dsh_cordis._host import Gate
 from dsh_cordis._kernel import Kernel
 from dsh_cordis.errors import InactiveError, ServiceConflict
-from dsh_cordis.handle import Handle, Owner, Rest, Stack
+from dsh_cordis.handle import Handle, Owner, Rest, Stack, _within
 
 Pair = tuple[object, str]
 """A realm and a key; the default realm is None."""
@@ -135,6 +135,11 @@ class Place:
             self.resolver,
             self.service,
         )
+
+    def through(self, claim: "Claim") -> "Place":
+        """Where a view of a service stands: it owns as this place, resolves as the provider."""
+        provider = claim.place.resolver or claim.place
+        return Place(self.activation, self.realms, self.scope, self.intercepts, provider, claim.key)
 
     def pair(self, key: str) -> Pair:
         """The pair that a key means here."""
@@ -279,6 +284,12 @@ class Claim(Handle):
     simple = True
 
     @override
+    def would_hang(self) -> bool:
+        return super().would_hang() or any(
+            caller_behind(activation.fiber, going_down=True) for activation in self.dependents
+        )
+
+    @override
     def _begin(self) -> Rest:
         self.hide()
         if self.dependents:
@@ -294,6 +305,58 @@ class Claim(Handle):
         for context in list(self.cached_in):
             context.__dict__.pop(self.key, None)
         self.cached_in.clear()
+
+
+def lifecycle_frame() -> Frame | None:
+    """The frame of the running code if a fiber's progress waits for that code."""
+    frame = frame_var.get()
+    if frame is None or frame.is_task:
+        return None
+    activation = frame.activation
+    fiber = activation.fiber
+    if fiber.activation is not activation:
+        return None
+    running = activation.phase == "running" or fiber.state is FiberState.UNLOADING
+    return frame if running else None
+
+
+def caller_behind(start: Node, *, going_down: bool) -> Node | None:
+    """The fiber of the running code, if `start` can only come to rest after that code.
+
+    A fiber that goes down waits for its children and its dependents; one that loads waits for
+    what its body awaits. A body that runs is cancelled by a teardown, so that is no wait.
+    """
+    frame = lifecycle_frame()
+    if frame is not None:
+        fiber = frame.activation.fiber
+        running = frame.activation.phase == "running"
+        if any(
+            node is fiber and not (down and running) for node, down in _waits(start, going_down)
+        ):
+            return fiber
+    for handle in _within.get():
+        owner = handle._owner
+        if isinstance(owner, Activation) and (owner.fiber, True) in _waits(start, going_down):
+            return owner.fiber
+    return None
+
+
+def _waits(start: Node, going_down: bool) -> Iterator[tuple[Node, bool]]:
+    """What a fiber waits for, itself included, and whether by going down."""
+    seen: set[tuple[Node, bool]] = set()
+    todo = [(start, going_down)]
+    while todo:
+        node, down = todo.pop()
+        down = down or node.state is FiberState.UNLOADING
+        if (node, down) in seen:
+            continue
+        seen.add((node, down))
+        yield node, down
+        if down:
+            todo += [(child, True) for child in node.fibers_below()]
+            for claim in node.activation.claims.values():
+                todo += [(activation.fiber, True) for activation in claim.dependents]
+        todo += [(awaited, False) for awaited in node.activation.frame.awaiting]
 
 
 class Claims:

@@ -73,6 +73,10 @@ class Effect(Handle):
         return list(self._parts.items)
 
     @override
+    def would_hang(self) -> bool:
+        return super().would_hang() or any(part.would_hang() for part in self._parts.items)
+
+    @override
     async def ready(self) -> None:
         if self._ready is not None:
             self._waiting += 1

@@ -1,118 +1,21 @@
-"""The state machine of a fiber. Upstream: packages/core/src/fiber.ts of Cordis.
+"""What others ask of a fiber, and how they wait for it."""
 
-Every step is taken by the kernel's pump; what has to wait is a callback that queues the fiber
-again. Only an asynchronous body, and disposers that must be awaited, get a task.
-"""
-
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable
 from functools import partial
-from inspect import isasyncgen, iscoroutine
-from types import TracebackType
 
 import anyio
 from typing_extensions import override
 
-from dsh_cordis._activation import Activation, Claims, FiberState, Node, Place, frame_var
-from dsh_cordis._deadlock import leads_to, lifecycle_frame
-from dsh_cordis._effects import close_unstarted, gather, gather_async
-from dsh_cordis._host import Gate
-from dsh_cordis._kernel import Kernel
-from dsh_cordis._plugin import Definition
+from dsh_cordis._activation import FiberState, caller_behind, frame_var, lifecycle_frame
+from dsh_cordis._machine import FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
-from dsh_cordis.handle import DONE, Completion, Going, Handle, HandleState, Pause, Rest
+from dsh_cordis.handle import DONE, Completion, Going, HandleState
 
 _SETTLED = (FiberState.PENDING, FiberState.ACTIVE, FiberState.FAILED, FiberState.DISPOSED)
-_MOVING = (FiberState.LOADING, FiberState.UNLOADING)
-_Work = Coroutine[object, object, object] | AsyncGenerator[object]
 
 
-class Ports(ABC):
-    """What the state machine needs from the layer above it."""
-
-    claims: Claims
-
-    @abstractmethod
-    def make_context(self, place: Place) -> object:
-        """The context that a body receives."""
-
-    @abstractmethod
-    def status(self, fiber: "FiberCore", previous: FiberState) -> None:
-        """Announce a transition; contained."""
-
-    @abstractmethod
-    def disposed(self, fiber: "FiberCore") -> None:
-        """Drop the registry record and announce the disposal; contained."""
-
-    @abstractmethod
-    def leave(self, fiber: "FiberCore") -> None:
-        """Drop the registry record."""
-
-    @abstractmethod
-    def report(self, error: Exception, fiber: "FiberCore", label: str) -> None:
-        """Log an error and deliver it; contained."""
-
-    @abstractmethod
-    def interpolate(self, fiber: "FiberCore", raw: object) -> object:
-        """Run the `internal/config` chain."""
-
-    @abstractmethod
-    def take_over(
-        self, fiber: "FiberCore", config: object, default: Callable[[], Awaitable[None]]
-    ) -> Callable[[], Awaitable[None]] | None:
-        """The `internal/update` chain around `default`, or None when nobody hooks it."""
-
-
-class FiberCore(Node):
+class FiberCore(FiberMachine):
     """One mounted instance of a plugin; see `Fiber`."""
-
-    simple = True
-
-    def __init__(
-        self,
-        kernel: Kernel,
-        ports: Ports,
-        definition: Definition,
-        mount: Place | None,
-        config: object,
-    ) -> None:
-        self.kernel = kernel
-        self.ports = ports
-        self.definition = definition
-        self.own_name = definition.name
-        self.mount = mount
-        self.parent = None if mount is None else mount.activation.fiber
-        self.config = config
-        self.uid: int | None = next(kernel.uids)
-        self.state = FiberState.PENDING
-        self.error: Exception | None = None
-        self.queued = False
-        self.required = dict(definition.required)
-        self._variables = copy_context()
-        self._dying = False
-        self._again = False
-        self._recheck = False
-        self._updates = 0
-        self._failed_with: tuple[int, ...] = ()
-        self._traceback: TracebackType | None = None
-        self._pulse: anyio.Event | None = None
-        self.activation = self._fresh()
-        super().__init__(
-            self.activation if mount is None else mount.activation, f"plugin {self.name!r}"
-        )
-
-    # What others read
-
-    @property
-    @override
-    def name(self) -> str:
-        node: Node | None = self
-        while node is not None:
-            if node.own_name is not None:
-                return node.own_name
-            node = node.parent
-        return "root"
 
     @property
     def is_settled(self) -> bool:
@@ -124,13 +27,7 @@ class FiberCore(Node):
 
     def missing(self) -> list[str]:
         """The required keys that do not resolve now."""
-        return [key for key in self.required if self._claim_for(key) is None]
-
-    @override
-    def children(self) -> list[Handle]:
-        return list(self.activation.stack.items)
-
-    # What others ask
+        return [key for key in self.required if self.claim_for(key) is None]
 
     def require(self, key: str, config: object = None) -> None:
         """Add a requirement; for observers of `internal/plugin`, while the fiber is PENDING."""
@@ -177,7 +74,7 @@ class FiberCore(Node):
         if self._dying:
             raise InactiveError(self.name, "restart")
         self._again = True
-        self._react()
+        self.react()
         return Going(self._wait_asked)
 
     def update(self, config: object) -> Completion:
@@ -192,7 +89,7 @@ class FiberCore(Node):
         if self.state is not FiberState.ACTIVE:
             self.config = config
             self._again = self.state is not FiberState.PENDING
-            self._react()
+            self.react()
             return Going(self._wait_asked)
         self._validate(config)
         chain = self.ports.take_over(self, config, partial(self._adopt, config))
@@ -235,9 +132,12 @@ class FiberCore(Node):
         if self.state is FiberState.DISPOSED:
             raise InactiveError(self.name, "restart or update")
 
+    @override
+    def would_hang(self) -> bool:
+        return caller_behind(self, going_down=True) is not None
+
     async def _wait_disposed(self) -> None:
-        frame = lifecycle_frame()
-        if frame is not None and leads_to(self, frame.activation.fiber, going_down=True):
+        if self.would_hang():
             return
         self.kernel.drive()
         while self.state is not FiberState.DISPOSED:
@@ -257,56 +157,17 @@ class FiberCore(Node):
             frame.awaiting.remove(self)
 
     def _refuse_deadlock(self, *, going_down: bool) -> None:
-        frame = lifecycle_frame()
-        if frame is not None and leads_to(self, frame.activation.fiber, going_down=going_down):
-            raise DeadlockError(frame.activation.fiber.name, self.name)
+        caller = caller_behind(self, going_down=going_down)
+        if caller is not None:
+            raise DeadlockError(caller.name, self.name)
 
     def _raise_error(self) -> None:
         assert self.error is not None
         frame = frame_var.get()
-        if frame is not None:
+        if frame is not None and not frame.is_task:
             frame.inherited.append(self.error)
         # One error may pass a thousand awaiting parents; its traceback must not grow with each.
         raise self.error.with_traceback(self._traceback)
-
-    def _wish_to_die(self) -> None:
-        self._dying = True
-        self._react()
-
-    def _react(self) -> None:
-        """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
-        if self.state in (FiberState.LOADING, FiberState.ACTIVE) and self._is_doomed:
-            self._start_unloading()
-        self.kernel.touch(self)
-
-    @override
-    def lose(self) -> None:
-        self._again = True
-        self.kernel.touch(self)
-
-    @override
-    def recheck(self) -> None:
-        self._recheck = True
-        self.kernel.touch(self)
-
-    @override
-    def report(self, error: Exception, label: str) -> None:
-        self.ports.report(error, self, label)
-
-    @override
-    def fail_in(self, activation: Activation, error: Exception) -> None:
-        self.report(error, "background task")
-        if activation is self.activation and not activation.closed and activation.error is None:
-            activation.error = error
-            self._react()
-
-    @override
-    def _begin(self) -> Rest:
-        self._dying = True
-        self.kernel.touch(self)
-        return "pending"
-
-    # Updates
 
     def _validate(self, config: object) -> object:
         context = self.activation.context
@@ -317,7 +178,7 @@ class FiberCore(Node):
         self.config = config
         if not self._dying:
             self._again = True
-            self._react()
+            self.react()
 
     def _run_hooks(self, chain: Callable[[], Awaitable[None]]) -> Completion:
         self._updates += 1
@@ -349,279 +210,6 @@ class FiberCore(Node):
         self.kernel.start(run, self.activation.context)
         return Going(wait)
 
-    # The machine
-
-    @override
-    def advance(self) -> None:
-        while self._step():
-            pass
-        if self._pulse is not None:
-            pulse, self._pulse = self._pulse, None
-            pulse.set()
-
-    def _step(self) -> bool:
-        """Take one step; True when there may be another."""
-        match self.state:
-            case FiberState.PENDING:
-                return self._step_pending()
-            case FiberState.LOADING:
-                return self._step_loading()
-            case FiberState.ACTIVE:
-                self._look_again()
-                if self._is_doomed:
-                    self._start_unloading()
-                return self.state is not FiberState.ACTIVE
-            case FiberState.UNLOADING:
-                return self._step_unloading()
-            case FiberState.FAILED:
-                return self._step_failed()
-            case _:
-                return False
-
-    @property
-    def _is_doomed(self) -> bool:
-        return self._dying or self._again or self.activation.error is not None
-
-    def _look_again(self) -> None:
-        if not self._recheck:
-            return
-        self._recheck = False
-        activation = self.activation
-        if any(not c.is_available(activation.place) for c in activation.captured.values()):
-            self._again = True
-
-    def _step_pending(self) -> bool:
-        if self._dying:
-            self._start_unloading()
-            return True
-        self._again = self._recheck = False
-        if self.parent is None or not self._may_load() or not self._capture():
-            return False
-        self._set_state(FiberState.LOADING)
-        for child in self.fibers_below():
-            self.kernel.touch(child)
-        return True
-
-    def _may_load(self) -> bool:
-        parent = self.parent
-        return parent is not None and parent.state in (FiberState.LOADING, FiberState.ACTIVE)
-
-    def _claim_for(self, key: str) -> object:
-        place = self.activation.place
-        claim = self.ports.claims.get(place.pair(key))
-        return claim if claim is not None and claim.visible_to(place) else None
-
-    def _capture(self) -> bool:
-        activation, place = self.activation, self.activation.place
-        found = []
-        for key in self.required:
-            claim = self.ports.claims.get(place.pair(key))
-            if claim is None or not claim.visible_to(place):
-                return False
-            found.append(claim)
-        for claim in found:
-            activation.captured[claim.pair] = claim
-            claim.dependents[activation] = None
-        return True
-
-    def _step_loading(self) -> bool:
-        activation = self.activation
-        self._look_again()
-        if self._is_doomed:
-            self._start_unloading()
-            return True
-        if activation.phase == "new":
-            self._run_body(activation)
-            return True
-        if activation.phase == "running":
-            return False
-        self._set_state(FiberState.ACTIVE)
-        for claim in activation.claims.values():
-            claim.public = True
-        for pair in activation.claims:
-            self.ports.claims.changed(pair)
-        return self._is_doomed
-
-    def _run_body(self, activation: Activation) -> None:
-        activation.phase = "running"
-        work: _Work | None = None
-        try:
-            work = activation.context.run(self._call_body, activation)
-        except Exception as error:  # noqa: BLE001  # a failing body fails its fiber only
-            self._body_failed(activation, error)
-        except (KeyboardInterrupt, SystemExit) as error:
-            self.kernel.crash(error)
-        if work is None:
-            activation.phase = "done"
-            return
-        activation.gate = Gate()
-        self.kernel.start(partial(self._body_task, activation, work), activation.context)
-        if self.state is FiberState.UNLOADING:
-            activation.gate.cancel()
-
-    def _call_body(self, activation: Activation) -> _Work | None:
-        config = self.definition.resolve_config(self.ports.interpolate(self, self.config))
-        result = self.definition.run(activation.ctx, config)
-        if iscoroutine(result) or isasyncgen(result):
-            return result  # type: ignore[return-value]  # the checks know no yield type
-        gather(activation.stack, activation, result, f"body of {self.name!r}")
-        return None
-
-    def _body_failed(self, activation: Activation, error: Exception) -> None:
-        known = any(error is seen for seen in activation.frame.inherited)
-        if not known:
-            self.report(error, "plugin body")
-        activation.error = error
-
-    async def _body_task(self, activation: Activation, work: _Work) -> None:
-        gate = activation.gate
-        assert gate is not None
-        try:
-            with gate:
-                await self._await_body(activation, work, gate)
-                if not all(handle.simple for handle in activation.stack.items):
-                    activation.unwind_go = anyio.Event()
-                    self.kernel.touch(self)
-                    await activation.unwind_go.wait()
-                    await activation.stack.unwind_all()
-                    activation.unwound = True
-        except Exception as error:  # noqa: BLE001  # scopes the body left open may fail at the end
-            self.report(error, "body task")
-        finally:
-            activation.unwind_go = None
-            activation.unwinding = False
-            activation.phase = "done"
-            self.kernel.touch(self)
-
-    async def _await_body(self, activation: Activation, work: _Work, gate: Gate) -> None:
-        label = f"body of {self.name!r}"
-        try:
-            if gate.cancelled:
-                close_unstarted(work)
-            else:
-                await gather_async(activation.stack, activation, work, label)
-        except BaseException as raised:  # noqa: BLE001  # `contain` raises what is not ours
-            error = gate.contain(raised)
-            if error is not None:
-                self._body_failed(activation, error)
-        gate.shut()
-        activation.phase = "done"
-
-    def _start_unloading(self) -> None:
-        activation = self.activation
-        activation.closed = True
-        if activation.phase == "new":
-            activation.phase = "done"
-        self._set_state(FiberState.UNLOADING)
-        for claim in list(activation.claims.values()):
-            claim.hide()
-        if activation.gate is not None:
-            activation.gate.cancel()
-
-    def _step_unloading(self) -> bool:
-        activation = self.activation
-        if activation.phase != "done" or activation.unwinding:
-            return False
-        if any(claim.dependents for claim in activation.claims.values()):
-            return False
-        if not activation.unwound:
-            if activation.unwind_go is not None:
-                activation.unwinding = True
-                activation.unwind_go.set()
-                return False
-            if not self._unwind(activation):
-                return False
-        self._end(activation)
-        return True
-
-    def _unwind(self, activation: Activation) -> bool:
-        """Unwind without a task as far as that goes; True when complete."""
-        pause = activation.context.run(activation.stack.unwind)
-        if pause is None:
-            activation.unwound = True
-            return True
-        if pause.work is None:
-            if activation.joined is not pause.handle:
-                activation.joined = pause.handle
-                pause.handle.when_used(partial(self.kernel.touch, self))
-            return False
-        activation.unwinding = True
-        self.kernel.start(partial(self._unwind_task, activation, pause), activation.context)
-        return False
-
-    async def _unwind_task(self, activation: Activation, pause: Pause) -> None:
-        try:
-            await pause.wait()
-            await activation.stack.unwind_all()
-            activation.unwound = True
-        finally:
-            activation.unwinding = False
-            self.kernel.touch(self)
-
-    def _end(self, activation: Activation) -> None:
-        """The activation is unwound: decide what comes next."""
-        ids = tuple(claim.id for claim in activation.captured.values())
-        activation.release()
-        activation.error, error = None, activation.error
-        if self._dying:
-            self._become_disposed()
-        elif error is not None and not self._again:
-            self.error, self._traceback = error, error.__traceback__
-            self._failed_with = ids
-            self._set_state(FiberState.FAILED)
-        else:
-            self._revive()
-
-    def _revive(self) -> None:
-        """Begin a fresh activation: LOADING at once where possible, else PENDING."""
-        self._again = False
-        self.error = self._traceback = None
-        self.activation = self._fresh()
-        if self._may_load() and self._capture():
-            self._set_state(FiberState.LOADING)
-        else:
-            self._set_state(FiberState.PENDING)
-
-    def _step_failed(self) -> bool:
-        if self._dying:
-            self._start_unloading()
-            return True
-        if not self._again and not self._claims_differ():
-            return False
-        self._revive()
-        return True
-
-    def _claims_differ(self) -> bool:
-        if not self.required or not self._may_load():
-            return False
-        place, ids = self.activation.place, []
-        for key in self.required:
-            claim = self.ports.claims.get(place.pair(key))
-            if claim is None or not claim.visible_to(place):
-                return False
-            ids.append(claim.id)
-        return tuple(ids) != self._failed_with
-
-    def _become_disposed(self) -> None:
-        for key in self.required:
-            self.ports.claims.unwant(self.activation.place.pair(key), self)
-        self.uid = None
-        self.error = self._traceback = None
-        self._set_state(FiberState.DISPOSED)
-        self.ports.disposed(self)
-        self._finish()
-
-    def _fresh(self) -> Activation:
-        activation = Activation(self, self.mount, self._variables.copy())
-        activation.ctx = self.ports.make_context(activation.place)
-        return activation
-
-    @override
-    def place_for(self, activation: Activation, mount: Place) -> Place:
-        configs = tuple((key, cfg) for key, cfg in self.required.items() if cfg is not None)
-        return Place(activation, mount.realms, mount.scope, mount.intercepts + configs)
-
-    def _set_state(self, state: FiberState) -> None:
-        previous, self.state = self.state, state
-        self.kernel.transitions += (state in _MOVING) - (previous in _MOVING)
-        self.ports.status(self, previous)
+    def _wish_to_die(self) -> None:
+        self._dying = True
+        self.react()

@@ -62,7 +62,7 @@ class Host:
     async def _guarded(self, job: Job) -> None:
         try:
             await job()
-        except (KeyboardInterrupt, SystemExit) as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  # `close` raises it
             self._crashed(error)
 
     async def _main(self) -> None:
@@ -73,7 +73,10 @@ class Host:
                 while not self._closing:
                     await self._wake.wait()
                     self._wake = anyio.Event()
-                    self._pump()
+                    try:
+                        self._pump()
+                    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  # `close` raises it
+                        self._crashed(error)
         finally:
             self._tasks = None
             self._finished.set()

@@ -59,7 +59,7 @@ class Kernel:
         return self.host
 
     def crash(self, error: BaseException) -> None:
-        """Take down the tree after a KeyboardInterrupt or SystemExit, which `close` re-raises."""
+        """Take down the tree after what nothing contains (SystemExit); `close` re-raises it."""
         if self.fatal is None:
             self.fatal = error
         self.on_crash()

@@ -16,6 +16,10 @@ from dsh_cordis.handle import Handle
 _MISSING: Final = object()
 
 
+def _no_body(ctx: object, config: object) -> None:
+    return None
+
+
 class Definition:
     """A plugin as the kernel sees it."""
 
@@ -25,7 +29,7 @@ class Definition:
         self,
         plugin: object,
         name: str | None,
-        run: Callable[[object, object], object],
+        run: Callable[[object, object], object] = _no_body,
         required: Mapping[str, object] | None = None,
         optional: Iterable[str] = (),
         model: object = None,

@@ -11,9 +11,10 @@ from dsh_brand import error_chain
 from dsh_cordis import _dispatch
 from dsh_cordis._activation import Claims, FiberState, Place
 from dsh_cordis._dispatch import Listener, Row
-from dsh_cordis._fiber import FiberCore, Ports
+from dsh_cordis._fiber import FiberCore
 from dsh_cordis._kernel import Kernel
 from dsh_cordis._keys import chain
+from dsh_cordis._machine import FiberMachine, Ports
 from dsh_cordis.errors import ScopeError
 from dsh_cordis.events import Event, Mode
 
@@ -52,7 +53,7 @@ class Tree(Ports):
         self.kernel = Kernel()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
-        self.registry: dict[object, dict[FiberCore, None]] = {}
+        self.registry: dict[object, dict[FiberMachine, None]] = {}
         self._make_context = make_context
         self._events = events
         self.root: object = None
@@ -64,17 +65,22 @@ class Tree(Ports):
         self.registry.setdefault(fiber.definition.identity, {})[fiber] = None
 
     @override
-    def leave(self, fiber: FiberCore) -> None:
+    def leave(self, fiber: FiberMachine) -> None:
         """Drop a record; the plugin's own goes with the last one."""
         fibers = self.registry.get(fiber.definition.identity, {})
         fibers.pop(fiber, None)
         if not fibers:
             self.registry.pop(fiber.definition.identity, None)
 
-    def fibers(self) -> list[FiberCore]:
+    def fibers(self) -> list[FiberMachine]:
         """All mounted fibers, oldest first."""
         found = [fiber for fibers in self.registry.values() for fiber in fibers]
         return sorted(found, key=lambda fiber: fiber.uid or 0)
+
+    def failures(self) -> list[Exception]:
+        """The errors of all FAILED fibers, oldest first; one that several share counts once."""
+        errors = [fiber.error for fiber in self.fibers() if fiber.error is not None]
+        return list({id(error): error for error in errors}.values())
 
     def announce_mount(self, fiber: FiberCore) -> None:
         """Tell observers of a new fiber; what one raises vetoes the mount."""
@@ -89,24 +95,24 @@ class Tree(Ports):
         return self._make_context(self, place)
 
     @override
-    def status(self, fiber: FiberCore, previous: FiberState) -> None:
+    def status(self, fiber: FiberMachine, previous: FiberState) -> None:
         if "internal/status" in self.rows:
             self._tell(self._events.status(fiber=fiber, previous=previous))
 
     @override
-    def disposed(self, fiber: FiberCore) -> None:
+    def disposed(self, fiber: FiberMachine) -> None:
         self.leave(fiber)
         if "internal/plugin" in self.rows:
             self._tell(self._events.plugin(fiber=fiber))
 
     @override
-    def report(self, error: Exception, fiber: FiberCore, label: str) -> None:
+    def report(self, error: Exception, fiber: FiberMachine, label: str) -> None:
         _log_error(error, fiber.name, label)
         if "internal/error" in self.rows:
             self._tell(self._events.error(error=error, fiber=fiber, label=label))
 
     @override
-    def interpolate(self, fiber: FiberCore, raw: object) -> object:
+    def interpolate(self, fiber: FiberMachine, raw: object) -> object:
         row = self.rows.get("internal/config")
         if row is None:
             return raw
@@ -115,7 +121,7 @@ class Tree(Ports):
 
     @override
     def take_over(
-        self, fiber: FiberCore, config: object, default: Callable[[], Awaitable[None]]
+        self, fiber: FiberMachine, config: object, default: Callable[[], Awaitable[None]]
     ) -> Callable[[], Awaitable[None]] | None:
         row = self.rows.get("internal/update")
         admitted = row.listeners() if row is not None else ()

@@ -11,8 +11,7 @@ import anyio
 from typing_extensions import override
 
 from dsh_cordis import _dispatch
-from dsh_cordis._activation import Claim, FiberState, Place
-from dsh_cordis._deadlock import lifecycle_frame
+from dsh_cordis._activation import Claim, FiberState, Place, lifecycle_frame
 from dsh_cordis._dispatch import Listener
 from dsh_cordis._effects import set_up, start_background
 from dsh_cordis._fiber import FiberCore
@@ -32,7 +31,7 @@ from dsh_cordis.events import (
     SyncWaterfall,
     Waterfall,
 )
-from dsh_cordis.handle import DONE, Completion, EffectInfo, Going, Handle
+from dsh_cordis.handle import Completion, EffectInfo, Handle, all_of
 
 if TYPE_CHECKING:
     # structlog brings asyncio and a tenth of a second; it is imported at the first `ctx.log`.
@@ -189,7 +188,7 @@ class Context:
         """Make a root. Events, `provide` and synchronous effects work before it is opened."""
         tree = self._tree = Tree(Context._at, _EVENTS)
         tree.root = self
-        fiber = Fiber(tree.kernel, tree, Definition(None, "root", _no_body), None, None)
+        fiber = Fiber(tree.kernel, tree, Definition(None, "root"), None, None)
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
         fiber.activation.ctx = self
@@ -259,10 +258,9 @@ class Context:
         return entry
 
     def _admitted(self, event: Event, mode: Mode, target: Target | None) -> tuple[Listener, ...]:
-        if target is None:
-            return self._tree.admitted(event, mode, UNKEYED, None, None, UNKEYED)
-        admits = cast("Callable[[object], bool] | None", target.admits)
-        return self._tree.admitted(event, mode, target.key, admits, target, UNKEYED)
+        key, admits = (UNKEYED, None) if target is None else (target.key, target.admits)
+        anything = cast("Callable[[object], bool] | None", admits)
+        return self._tree.admitted(event, mode, key, anything, target, UNKEYED)
 
     def emit(self, event: Emit, *, target: Target | None = None) -> None:
         """Run every listener; their errors are reported, unless the event is vetoing."""
@@ -387,12 +385,7 @@ class Context:
         value = claim.value
         if not isinstance(value, Viewable):
             return value
-        mine = self._place
-        provider = claim.place.resolver or claim.place
-        place = Place(
-            mine.activation, mine.realms, mine.scope, mine.intercepts, provider, claim.key
-        )
-        return view_of(value, Context._at(self._tree, place))
+        return view_of(value, Context._at(self._tree, self._place.through(claim)))
 
     # Effects and plugins
 
@@ -454,15 +447,7 @@ class Context:
     def unplug(self, plugin: Plugin) -> Completion:
         """Dispose every fiber of a plugin in this tree."""
         fibers = list(self._tree.registry.get(identity_of(plugin), ()))
-        waits = [fiber.dispose() for fiber in fibers]
-        if not waits:
-            return DONE
-
-        async def wait() -> None:
-            for disposal in waits:
-                await disposal
-
-        return Going(wait)
+        return all_of([fiber() for fiber in fibers])
 
     async def settled(self) -> None:
         """Wait until no fiber of the whole tree is in transition; raise what failed.
@@ -475,14 +460,11 @@ class Context:
         if frame is not None:
             raise DeadlockError(frame.activation.fiber.name, "the whole tree")
         await self._tree.kernel.wait_quiet()
-        errors: dict[int, Exception] = {}
-        for fiber in self._tree.fibers():
-            if fiber.error is not None:
-                errors[id(fiber.error)] = fiber.error
+        errors = self._tree.failures()
         if len(errors) == 1:
-            raise next(iter(errors.values()))
+            raise errors[0]
         if errors:
-            raise ExceptionGroup("plugins failed", list(errors.values()))
+            raise ExceptionGroup("plugins failed", errors)
 
     # Derived contexts
 
@@ -515,7 +497,3 @@ class Context:
 
 
 _RESERVED: Final = frozenset({"fiber", "root"})
-
-
-def _no_body(ctx: object, config: object) -> None:
-    return None

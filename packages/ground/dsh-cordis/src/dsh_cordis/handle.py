@@ -6,7 +6,7 @@ Upstream: packages/core/src/fiber.ts of Cordis (disposables).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextvars import ContextVar
 from enum import Enum, auto
 from functools import partial
@@ -75,6 +75,16 @@ Completion = Done | Going
 DONE: Final = Done()
 
 
+def all_of(parts: Sequence[Completion]) -> Completion:
+    """Several completions as one."""
+
+    async def wait() -> None:
+        for part in parts:
+            await part
+
+    return Going(wait) if parts else DONE
+
+
 class HandleState(Enum):
     """Where a handle is in its single use."""
 
@@ -121,10 +131,10 @@ class Handle:
             Exception: What disposers raised, after all have run (a group if several), unless the
                 undo is asynchronous; then awaiting raises it.
         """
-        if self._use is HandleState.USED or self in _within.get():
+        if self._use is HandleState.USED:
             return DONE
         if self._use is HandleState.UNDOING:
-            return Going(partial(self.wait_used, raising=True))
+            return Going(self._wait_by_hand)
         self._use = HandleState.UNDOING
         self._how = "sync"
         rest = self._begin()
@@ -136,7 +146,7 @@ class Handle:
         self._how = "async"
         if rest is not None and rest != "pending":
             self._owner.kernel.start(partial(self._complete, rest), what=f"undoing {self.label!r}")
-        return Going(partial(self.wait_used, raising=True))
+        return Going(self._wait_by_hand)
 
     async def ready(self) -> None:
         """Wait until an asynchronous set-up is done; raise its error.
@@ -153,6 +163,14 @@ class Handle:
     def children(self) -> "list[Handle]":
         """The parts of a composite, oldest first."""
         return []
+
+    def would_hang(self) -> bool:
+        """Whether undoing can only be complete after the code that asks."""
+        return self in _within.get()
+
+    async def _wait_by_hand(self) -> None:
+        if not self.would_hang():
+            await self.wait_used(raising=True)
 
     async def wait_used(self, *, raising: bool = False) -> None:
         """Wait until undoing is complete; with `raising`, raise what the disposers raised."""

@@ -71,7 +71,7 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
     ctx._tree.kernel.require_host("create_scope")
     record = record_for(key)
     binding = None if parent is None else bind_scope_parent(key, parent)
-    definition = Definition(record, None, _no_body)
+    definition = Definition(record, None)
     try:
         fiber = ctx._mount(definition, None, ctx._place.but(scope=record))
     except BaseException:
@@ -79,10 +79,6 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
             record.parent, record.bound = None, False
         raise
     return Scope(fiber, key, binding)
-
-
-def _no_body(ctx: object, config: object) -> None:
-    return None
 
 
 def scope_of(ctx: Context) -> object | None:

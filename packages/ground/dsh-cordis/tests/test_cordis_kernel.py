@@ -1,0 +1,318 @@
+"""What holds for the kernel as a whole: order under storms, cost of importing, one root's end."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import anyio.lowlevel
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dsh_cordis import (
+    Context,
+    Fiber,
+    FiberState,
+    Handle,
+    InactiveError,
+    InternalStatus,
+    Service,
+)
+from dsh_cordis.testing import ErrorRecorder, assert_unloaded
+
+pytest_plugins = ["dsh_cordis.testing"]
+
+LEGAL = {
+    ("pending", "loading"),
+    ("loading", "active"),
+    ("loading", "unloading"),
+    ("active", "unloading"),
+    ("unloading", "pending"),
+    ("unloading", "loading"),
+    ("unloading", "failed"),
+    ("unloading", "disposed"),
+    ("failed", "loading"),
+    ("failed", "pending"),
+    ("pending", "unloading"),
+    ("failed", "unloading"),
+}
+
+KEYS = ["a", "b", "c"]
+
+
+class Balance:
+    """Counts what is set up and not undone yet, and notes any wrong order."""
+
+    def __init__(self) -> None:
+        self.open: dict[int, list[str]] = {}
+        self.wrong: list[str] = []
+        self._next = 0
+
+    def plugin(self, needs: str | None, gives: str | None, kind: str) -> Any:
+        def set_up(ctx: Context) -> Callable[[], None]:
+            self._next += 1
+            number = self._next
+            self.open[number] = [] if needs is None else [needs]
+
+            def undo() -> None:
+                if needs is not None and getattr(ctx, needs, None) is None:
+                    self.wrong.append(f"{number} lost {needs} before it was undone")
+                del self.open[number]
+
+            if gives is not None and ctx.get(gives) is None:
+                ctx.provide(gives, object())
+            return undo
+
+        def sync_body(ctx: Context) -> object:
+            return set_up(ctx)
+
+        async def async_body(ctx: Context) -> object:
+            await anyio.lowlevel.checkpoint()
+            undo = set_up(ctx)
+            await anyio.lowlevel.checkpoint()
+
+            async def slow() -> None:
+                await anyio.lowlevel.checkpoint()
+                undo()
+
+            return slow
+
+        async def nested(ctx: Context) -> object:
+            ctx.plugin(self.plugin(None, None, "sync"))
+            await ctx.plugin(self.plugin(None, None, "async"))
+            return set_up(ctx)
+
+        body: Any = {"sync": sync_body, "async": async_body, "nested": nested}[kind]
+        body.inject = [] if needs is None else [needs]
+        return body
+
+
+Step = tuple[str, int, str | None, str | None, str]
+
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["mount", "dispose", "restart", "update", "settle", "yield", "child"]),
+        st.integers(0, 9),
+        st.sampled_from([None, *KEYS]),
+        st.sampled_from([None, *KEYS]),
+        st.sampled_from(["sync", "async", "nested"]),
+    ),
+    max_size=30,
+)
+
+
+async def storm(plan: list[Step]) -> None:
+    balance = Balance()
+    seen: list[tuple[str, str]] = []
+    async with Context() as root:
+        recorder = ErrorRecorder(root)
+        root.on(
+            InternalStatus,
+            lambda event: seen.append((event.previous.value, event.fiber.state.value)),
+        )
+        fibers: list[Fiber] = []
+        for action, index, needs, gives, kind in plan:
+            fiber = fibers[index % len(fibers)] if fibers else None
+            if action == "mount" or fiber is None:
+                fibers.append(root.plugin(balance.plugin(needs, gives, kind)))
+            elif action == "settle":
+                with anyio.fail_after(5):
+                    await root.settled()
+            elif action == "yield":
+                await anyio.lowlevel.checkpoint()
+            else:
+                act(action, fiber, balance.plugin(needs, gives, kind), fibers)
+        with anyio.fail_after(5):
+            await root.settled()
+        for fiber in fibers:
+            assert fiber.is_settled
+            assert (fiber.state is FiberState.PENDING) == bool(fiber.uid and fiber.missing())
+    assert (recorder.errors, balance.wrong, balance.open) == ([], [], {})
+    assert set(seen) <= LEGAL
+    assert_unloaded(root)
+
+
+def act(action: str, fiber: Fiber, plugin: Any, fibers: list[Fiber]) -> None:
+    try:
+        match action:
+            case "dispose":
+                fiber.dispose()
+            case "restart":
+                fiber.restart()
+            case "update":
+                fiber.update(object())
+            case _:
+                fibers.append(fiber.ctx.plugin(plugin))
+    except InactiveError:
+        return
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(plan=steps)
+def test_K14_K37_K60_any_storm_of_requests_ends_clean(backend: str, plan: list[Step]) -> None:
+    anyio.run(storm, plan, backend=backend)
+
+
+def test_importing_the_kernel_brings_neither_structlog_nor_pydantic() -> None:
+    code = (
+        "import sys, dsh_cordis; print([name for name in ('structlog', 'pydantic', 'asyncio', "
+        "'trio', 'pytest') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_an_abandoned_root_dies_with_its_event_loop(backend: str) -> None:
+    @asynccontextmanager
+    async def manager() -> AsyncIterator[None]:
+        yield
+
+    async def abandon() -> None:
+        root = Context()
+        await root.__aenter__()
+
+        async def body(ctx: Context) -> object:
+            ctx.effect(manager())
+            await anyio.lowlevel.checkpoint()
+            return lambda: anyio.lowlevel.checkpoint()
+
+        root.spawn(anyio.sleep_forever)
+        await root.plugin(body)
+
+    with anyio.from_thread.start_blocking_portal(backend) as portal:
+        portal.call(abandon)
+
+
+async def test_K52_K63_handles_awaited_from_inside_their_own_undo_return_at_once(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+    handles: list[Handle] = []
+
+    async def undo() -> None:
+        await handles[0]()
+        log.append("undone")
+
+    handles.append(ctx.effect(lambda: undo))
+    with anyio.fail_after(5):
+        await handles[0]()
+    assert log == ["undone"]
+
+    def composite() -> Iterator[object]:
+        def child(ctx: Context) -> object:
+            async def undo_child() -> None:
+                await handles[1]()
+                log.append("child undone")
+
+            return undo_child
+
+        yield ctx.plugin(child)
+
+    handles.append(ctx.effect(composite))
+    await ctx.settled()
+    with anyio.fail_after(5):
+        await handles[1]()
+    assert log == ["undone", "child undone"]
+
+
+async def test_K52_a_dependent_that_withdraws_what_it_depends_on_does_not_hang(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+    claim = ctx.provide("thing", 1)
+
+    def dependent(ctx: Context) -> object:
+        async def undo() -> None:
+            await claim()
+            log.append("undone")
+
+        return undo
+
+    dependent.inject = ["thing"]  # type: ignore[attr-defined]  # how a function declares its needs
+    fiber = ctx.plugin(dependent)
+    await fiber
+    with anyio.fail_after(5):
+        await fiber.dispose()
+    await anyio.wait_all_tasks_blocked()
+    assert (log, claim.used) == (["undone"], True)
+
+
+async def test_K52_an_effect_that_disposes_its_own_fiber_while_undone_by_hand(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+    handles: list[Handle] = []
+
+    def body(ctx: Context) -> None:
+        async def undo() -> None:
+            await ctx.fiber.dispose()
+            log.append("undone")
+
+        handles.append(ctx.effect(lambda: undo))
+
+    fiber = ctx.plugin(body)
+    await fiber
+    with anyio.fail_after(5):
+        await handles[0]()
+        await fiber.dispose()
+    assert (log, fiber.state) == (["undone"], FiberState.DISPOSED)
+
+
+async def test_K45_K16_a_body_that_fails_because_its_service_left_stays_failed(
+    ctx: Context,
+) -> None:
+    async def body(ctx: Context) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            raise RuntimeError("clean-up")
+
+    body.inject = ["thing"]  # type: ignore[attr-defined]  # how a function declares its needs
+    recorder = ErrorRecorder(ctx)
+    claim = ctx.provide("thing", 1)
+    fiber = ctx.plugin(body)
+    await anyio.wait_all_tasks_blocked()
+    with anyio.fail_after(5):
+        await claim()
+    assert [str(error) for error in recorder.errors] == ["clean-up"]
+    assert fiber.state is FiberState.PENDING
+
+
+async def test_K73_effects_show_live_registrations_as_a_tree(ctx: Context) -> None:
+    def composite() -> Iterator[object]:
+        yield ctx.effect(lambda: None, label="inner")
+        yield lambda: None
+
+    handle = ctx.effect(composite, label="outer")
+    ctx.provide("thing", 1)
+    shape = [(info.label, [part.label for part in info.children]) for info in ctx.fiber.effects()]
+    assert shape == [("outer", ["inner", "outer"]), ("service 'thing'", [])]
+    handle()
+    assert [info.label for info in ctx.fiber.effects()] == ["service 'thing'"]
+
+
+async def test_K25_the_log_carries_the_fiber_and_in_a_service_the_service(
+    ctx: Context, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Logging(Service):
+        key = "logging_service"
+
+        def say(self) -> None:
+            self.ctx.log.info("said.by.service")
+
+    def consumer(ctx: Context) -> None:
+        ctx.log.info("said.by.plugin")
+        ctx.logging_service.say()
+
+    consumer.inject = ["logging_service"]  # type: ignore[attr-defined]  # declares its needs
+    ctx.plugin(Logging)
+    ctx.plugin(consumer)
+    await ctx.settled()
+    lines = capsys.readouterr().out.splitlines()
+    assert "consumer" in next(line for line in lines if "said.by.plugin" in line)
+    assert "logging_service" in next(line for line in lines if "said.by.service" in line)
