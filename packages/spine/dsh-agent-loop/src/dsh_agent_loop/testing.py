@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from types import TracebackType
-from typing import Self, cast
+from typing import Self
 
 import anyio
 import anyio.lowlevel
@@ -401,7 +401,7 @@ async def loop_stack(
             (SystemPrompt, PromptConfig.model_validate(quiet)),
             (ToolRegistry, None),
             (AgentRegistry, None),
-            (cast("Plugin", dsh_agent_loop), config),
+            (dsh_agent_loop, config),
             (invariant, None),
         ]
         for part, settings in parts:

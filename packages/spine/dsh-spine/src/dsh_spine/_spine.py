@@ -1,7 +1,7 @@
 """The parts of the spine and their order."""
 
 from collections.abc import Mapping
-from typing import Final, cast
+from typing import Final
 
 import dsh_agent_loop
 from dsh_agent import AgentRegistry
@@ -28,7 +28,7 @@ PARTS: Final[Mapping[str, Plugin]] = {
     "system_prompt": system_prompt,
     "tools": ToolRegistry,
     "agents": AgentRegistry,
-    "agent_loop": cast("Plugin", dsh_agent_loop),
+    "agent_loop": dsh_agent_loop,
     "checkpoint": checkpoint,
 }
 """What `spine` mounts, by configuration key, lowest first."""
