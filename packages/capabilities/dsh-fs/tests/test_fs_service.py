@@ -1,5 +1,6 @@
 """The file service on real files."""
 
+import errno
 import os
 import stat
 import threading
@@ -154,6 +155,60 @@ async def test_C10_C12_expectations(tmp_path: Path) -> None:
         assert code(caught) == "FS_STALE_VERSION"
         assert not path.exists()
         assert no_staging_left(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "link", "unsupported"])
+async def test_C12_a_competitor_that_comes_first_survives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    path = tmp_path / "f"
+    link = os.link
+
+    def overtaken(*args: object, **kwargs: object) -> None:
+        match kind:
+            case "file":
+                path.write_text("theirs", encoding="utf-8")
+            case "directory":
+                path.mkdir()
+            case "link":
+                path.symlink_to("nowhere")
+            case _:
+                raise OSError(errno.EPERM, "no hard links here")
+        link(*args, **kwargs)  # type: ignore[arg-type]  # handed on as they came
+
+    monkeypatch.setattr(os, "link", overtaken)
+    async with service(tmp_path) as fs:
+        with pytest.raises(FsError) as caught:
+            await fs.write_text(await fs.resolve("f"), "ours", CreateIfAbsent())
+    assert (
+        code(caught)
+        == {
+            "file": "FS_NOT_OBSERVED",
+            "directory": "FS_NOT_REGULAR_FILE",
+            "link": "FS_NOT_REGULAR_FILE",
+            "unsupported": "FS_IO_ERROR",
+        }[kind]
+    )
+    assert not path.is_file() or path.read_text(encoding="utf-8") == "theirs"
+    assert no_staging_left(tmp_path)
+
+
+async def test_C11_C122_a_crash_before_the_rename_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    path.write_text("old", encoding="utf-8")
+    path.chmod(0o640)
+
+    def crash(self: Path, target: object) -> None:
+        raise OSError(errno.EIO, "power lost")
+
+    monkeypatch.setattr(Path, "replace", crash)
+    async with service(tmp_path) as fs:
+        with pytest.raises(FsError) as caught:
+            await fs.write_text(await fs.resolve("f"), "new")
+    assert code(caught) == "FS_IO_ERROR"
+    assert (path.read_text(encoding="utf-8"), stat.S_IMODE(path.stat().st_mode)) == ("old", 0o640)
 
 
 async def test_C13_a_link_stays_and_its_target_is_written(tmp_path: Path) -> None:

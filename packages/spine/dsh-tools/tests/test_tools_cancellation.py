@@ -206,6 +206,30 @@ async def test_T58_T82_a_wrappers_deadline_reads_as_cancellation_inside() -> Non
         assert code_of(again) == "ABORTED_BEFORE_DISPATCH"
 
 
+async def test_T58_a_success_under_an_aborted_deadline_is_an_abort() -> None:
+    deadline = AbortController()
+
+    @tool(cancel="cooperative")
+    async def work(run: ToolRunContext) -> str:
+        """Work too long."""
+        deadline.abort()
+        return f"{run.signal.aborted}"
+
+    async with tool_bench(work) as bench:
+
+        async def limit(
+            event: ToolsExecute, next_: Next[ToolExecutionResult]
+        ) -> ToolExecutionResult:
+            upstream, event.exec.signal = event.exec.signal, deadline.signal
+            try:
+                return await next_()
+            finally:
+                event.exec.signal = upstream
+
+        bench.ctx.on(ToolsExecute, limit)
+        assert code_of(await bench.run("work")) == "ABORTED"
+
+
 async def test_T88_native_cancellation_propagates_and_publishes_nothing() -> None:
     stage = Stage()
 
@@ -399,6 +423,7 @@ async def test_T130_what_is_called_under_an_abandoned_signal_does_nothing() -> N
             return ""
 
         bench.tools.register(outer)
+        bench.tools.guard(lambda run: stage.log.append(run.name))
         bench.ctx.on(ToolsResult, lambda event: stage.log.append("result"))
         scheduler = bench.tools.scheduler
         prepared = await scheduler.prepare(bench.call("outer", {}))
@@ -415,7 +440,7 @@ async def test_T130_what_is_called_under_an_abandoned_signal_does_nothing() -> N
                 stage.go_on.set()
         await scheduler.finalize(prepared.exec, results[0])
         assert [code_of(answer) for answer in answers] == ["ABORTED_BEFORE_DISPATCH"]
-        assert stage.log == []
+        assert stage.log == ["outer"]
 
 
 async def test_T130_the_second_latch_of_a_turn_abandons_no_execution() -> None:

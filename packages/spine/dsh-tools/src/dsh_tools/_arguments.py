@@ -7,7 +7,8 @@ from typing import Any
 from dsh_brand import JsonValue, decode_json, thaw_json
 
 from . import texts
-from ._codecs import BuildError, Field, Location, build_all, make_field, object_schema
+from ._build import BuildError, Field, Location, build_all
+from ._codecs import make_field, object_schema
 from ._json import compact, member_path
 from .errors import ToolArgsError, ToolDeclarationError
 from .execution import ToolRunContext

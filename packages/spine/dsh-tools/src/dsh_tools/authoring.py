@@ -15,7 +15,8 @@ from dsh_brand import JsonValue
 
 from . import texts
 from ._arguments import Parameters
-from ._codecs import Codec, make_codec
+from ._build import Codec
+from ._codecs import make_codec
 from ._disjoint import Schema
 from ._docstrings import read_docstring
 from ._members import resolve_hints

@@ -102,7 +102,6 @@ class ToolScheduler:
             return aborted(started=execution.body_started)
         except Exception as error:  # noqa: BLE001  # a broken wrapper fails this call only
             execution.final = True
-            execution.take_contexts()
             return failure_of(error)
         finally:
             execution.reset_signal()
@@ -121,7 +120,6 @@ class ToolScheduler:
                 execution.silent = True
                 result = aborted(started=execution.body_started)
             except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
-                execution.take_contexts()
                 result = failure_of(error)
             result = _after_abort(execution, result)
         return await self.finish(execution, result)
