@@ -1,11 +1,11 @@
 """Pure decisions of the commit section: prompt nodes, header, request context, runtime context."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from dsh_llm import Message, RuntimeContextSource, TextBlock, message_text
+from dsh_llm import Message, TextBlock, message_text
 from dsh_session import RequestContext, RequestHeader, header_equals
 
 HeaderReason = Literal["initial", "resume", "change", "series"]
@@ -140,15 +140,6 @@ def _facts(context: RequestContext) -> tuple[str, str, int | None, str | None]:
         context.context_window,
         context.system_prompt_update,
     )
-
-
-def owned_snapshot(messages: Iterable[Message]) -> Message | None:
-    """The last runtime-context message among those the model still sees."""
-    last: Message | None = None
-    for message in messages:
-        if isinstance(message.source, RuntimeContextSource):
-            last = message
-    return last
 
 
 def admit_runtime_context(

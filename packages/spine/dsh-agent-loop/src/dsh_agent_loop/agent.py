@@ -49,6 +49,7 @@ from .calls import make_calls_distinct
 from .grace import Census
 from .inbox import LoopInbox
 from .runtime import LoopRuntime
+from .surface_watch import SurfaceWatch
 
 T = TypeVar("T")
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -92,6 +93,7 @@ class LoopAgent:
         self.inbox = LoopInbox(self, self._inbox_state, self.guard)
         self.model = LoggedModel(session, lambda: self._options, self._selection_state)
         self.noted_generation = session.surface.content_generation
+        self.watch = SurfaceWatch(session)
 
     # ---- what others see -------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from dsh_llm import (
     ToolSchema,
     create_system_message,
     create_user_message,
-    message_text,
 )
 from dsh_session import (
     ReplaceOp,
@@ -31,12 +30,9 @@ from .admission import (
     FallbackPrompt,
     PromptChange,
     ReplacePrompt,
-    Surface,
-    SystemNode,
     admit_header,
     admit_prompt,
     context_changed,
-    node_text,
 )
 from .agent import LoopAgent
 from .texts import CLEARED_PROMPT
@@ -100,8 +96,7 @@ def _commit_prompt(
         RequestHeader(config=previous.config, tools=previous.tools),
     )
     consolidate = not in_history or not same_tools or plan.starts_series or _series_began(agent)
-    surface = _surface_of(agent.session)
-    for change in admit_prompt(plan.rendered, surface, consolidate=consolidate):
+    for change in admit_prompt(plan.rendered, agent.watch.surface, consolidate=consolidate):
         _apply(agent.session, plan, change)
 
 
@@ -124,28 +119,6 @@ def _apply(session: Session, plan: CommitPlan, change: PromptChange) -> None:
 
 def _system_event(plan: CommitPlan, text: str) -> SystemMessageEvent:
     return SystemMessageEvent(turn=plan.turn, step=plan.step, message=create_system_message(text))
-
-
-def _surface_of(session: Session) -> Surface:
-    nodes: list[SystemNode] = []
-    fallback: str | None = None
-    seqs = session.surface.nodes
-    for seq in seqs:
-        match session.event_at(seq).data:
-            case SystemMessageEvent(message=message):
-                nodes.append(SystemNode(seq, node_text(message)))
-            case UserMessageEvent(message=message) if isinstance(
-                message.source, PromptFallbackSource
-            ):
-                fallback = message_text(message)
-            case _:
-                pass
-    return Surface(
-        empty=not seqs,
-        head_is_system=bool(nodes) and nodes[0].seq == seqs[0],
-        system_nodes=nodes,
-        fallback_text=None if fallback is None or fallback == CLEARED_PROMPT else fallback,
-    )
 
 
 def _series_began(agent: LoopAgent) -> bool:

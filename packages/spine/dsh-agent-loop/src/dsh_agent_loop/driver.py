@@ -40,7 +40,7 @@ from dsh_system_prompt import (
 )
 
 from . import phase as phases
-from .admission import admit_runtime_context, owned_snapshot
+from .admission import admit_runtime_context
 from .agent import LoopAgent
 from .endings import ClosingRefusedError, aborted, failed
 from .runtime import LoopRuntime
@@ -226,7 +226,7 @@ class Driver:
         return await under(turn.signal, lambda: agent.ctx.waterfall(event, enter))
 
     def _runtime_context(self, assembly: PromptAssembly) -> tuple[Message, ...]:
-        last = owned_snapshot(self._agent.session.derive_messages())
+        last = self._agent.watch.snapshot
         offered = runtime_context_message(assembly)
         if offered is None and last is None:
             return ()
