@@ -1,6 +1,7 @@
 """Creation, resumption and teardown, with and without a store."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -27,6 +28,7 @@ from dsh_session import (
     Aborted,
     SessionCreated,
     SessionEvent,
+    SessionHeader,
     SessionId,
     SessionMeta,
     StepStart,
@@ -36,7 +38,11 @@ from dsh_session import (
     UserMessageEvent,
     build_fork_seed,
 )
-from dsh_session_persistence import SessionPersistence
+from dsh_session_persistence import (
+    SessionAlreadyExistsError,
+    SessionAlreadyOwnedError,
+    SessionPersistence,
+)
 from dsh_session_persistence.testing.memory import MemoryLogStore, MemoryPersistence
 
 S1 = SessionId("s1")
@@ -464,3 +470,98 @@ async def test_A64_a_wake_kept_by_a_failing_creation_starts_nothing() -> None:
             "~inserted M",
             "~session/disposed",
         ]
+
+
+async def create_and_fail(create: Callable[[], Awaitable[object]], caught: list[Exception]) -> None:
+    try:
+        await create()
+    except Exception as error:  # noqa: BLE001  # the test looks at it
+        caught.append(error)
+
+
+async def test_A64_the_owner_goes_down_during_the_creation() -> None:
+    async with loop_stack() as stack:
+        entered = anyio.Event()
+
+        async def setup(ctx: Context, agent: Agent) -> None:
+            entered.set()
+            await anyio.sleep_forever()
+
+        owners: list[Owner] = []
+        caught: list[Exception] = []
+
+        def owner(ctx: Owner) -> None:
+            owners.append(ctx)
+
+        fiber = stack.ctx.plugin(owner)
+        await fiber
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                create = partial(owners[0].agents.create, session_id=S1, setup=setup)
+                tasks.start_soon(create_and_fail, create, caught)
+                await entered.wait()
+                await fiber.dispose()
+        assert [getattr(error, "code", error) for error in caught] == ["OWNER_DISPOSED"]
+        assert stack.recorder.take() == ["~session/created", "~session/disposed"]
+
+
+async def test_A64_the_loop_is_unloaded_during_the_creation() -> None:
+    entered = anyio.Event()
+    caught: list[Exception] = []
+
+    async def setup(ctx: Context, agent: Agent) -> None:
+        entered.set()
+        await anyio.sleep_forever()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks, loop_stack() as stack:
+            create = partial(stack.ctx.agents.create, session_id=S1, setup=setup)
+            tasks.start_soon(create_and_fail, create, caught)
+            await entered.wait()
+            stack.recorder.take()
+    codes = [getattr(error, "code", error) for error in caught]
+    assert codes in (["LOOP_INACTIVE"], ["OWNER_DISPOSED"])
+    assert stack.recorder.take()[-1] == "~session/disposed"
+
+
+async def test_A63_a_cancelled_caller_leaves_nothing() -> None:
+    async with loop_stack() as stack:
+
+        async def setup(ctx: Context, agent: Agent) -> None:
+            scope.cancel()
+            await anyio.sleep_forever()
+
+        with anyio.fail_after(5), anyio.CancelScope() as scope:
+            await stack.ctx.agents.create(session_id=S1, setup=setup)
+        assert scope.cancelled_caught
+        assert stack.recorder.take() == ["~session/created", "~session/disposed"]
+        assert stack.ctx.sessions.get(S1) is None
+
+
+async def test_A36_options_do_not_replace_the_recorded_choice() -> None:
+    store = MemoryLogStore()
+    async with loop_stack(say("one"), before=with_store(store)) as stack:
+        handle = await stack.ctx.agents.create(session_id=S1, provider="test", model="m")
+        handle.agent.followup("M")
+        with anyio.fail_after(5):
+            await handle.agent.when_idle()
+            await handle.dispose()
+        resumed = await stack.ctx.agents.resume(S1, provider="test", model="other")
+        current = resumed.agent.model.current()
+        assert current is not None
+        assert current.model == "m"
+        assert resumed.agent.options.model == "other"
+
+
+async def test_A64_a_second_process_that_owns_the_session_is_respected() -> None:
+    store = MemoryLogStore()
+    async with loop_stack(before=with_store(store)) as stack:
+        writer = await stack.ctx.session_persistence.create(SessionHeader(id=S1, created_at=0))
+        await writer.flush()
+        with pytest.raises(SessionAlreadyOwnedError):
+            await stack.ctx.agents.resume(S1)
+        with pytest.raises(SessionAlreadyExistsError):
+            await stack.ctx.agents.create(session_id=S1)
+        assert stack.recorder.take() == []
+        await writer.close()
+        assert (await stack.ctx.agents.resume(S1)).agent.id == S1

@@ -325,3 +325,17 @@ async def test_A99_tools_of_the_header() -> None:
         ]
         assert [header.tools for header in headers] == [None]
         assert stack.model.requests[0].tools is None
+
+
+async def test_A104_a_shadowed_snapshot_is_given_again() -> None:
+    async with loop_stack(say("a"), say("b")) as stack:
+        stack.ctx.system_prompt.context("day", 1, "it is Monday")
+        assert "~pre-step [M RC] 1.1" in await stack.run("M")
+        session = stack.agent.session
+        nodes = session.surface.nodes
+        session.append(
+            UserMessageEvent(message=create_user_message("summary")),
+            surface_op=ReplaceOp(start_seq=nodes[1], end_seq=nodes[-1]),
+            source_event_seqs=tuple(nodes[1:]),
+        )
+        assert "~pre-step [N RC] 2.1" in await stack.run("N")
