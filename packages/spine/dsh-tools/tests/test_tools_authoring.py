@@ -373,6 +373,25 @@ def test_T44_presenters_do_not_see_arguments_that_do_not_fit() -> None:
     assert shown.present_call(None) is None
 
 
+async def test_types_of_a_tool_are_those_of_its_function() -> None:
+    @tool
+    async def bare(x: int) -> str:
+        """Show."""
+        return str(x)
+
+    @tool(render=lambda arguments, value: "", timeout_ms=5)
+    async def configured(x: int) -> int:
+        """Double."""
+        return x * 2
+
+    text: str = await bare(1)
+    number: int = await configured(x=2)
+    assert (text, number, configured.timeout_ms) == ("1", 4, 5)
+    assert await bare("s") == "s"  # type: ignore[arg-type]  # what a checker must refuse
+    with pytest.raises(ToolDeclarationError, match="timout_ms"):
+        tool(timout_ms=5)  # type: ignore[call-overload]  # what a checker must refuse
+
+
 def test_a_tool_is_still_its_function() -> None:
     @tool(thread=True)
     def double(x: int) -> str:
@@ -397,11 +416,14 @@ def test_T37_validators_are_allowed_where_constraints_are_not() -> None:
     assert pick.parameters["properties"] == {"x": {"type": "integer"}}
 
 
-def test_declaring_a_tool_imports_neither_pydantic_nor_griffe() -> None:
+def test_griffe_is_loaded_only_for_docstrings_that_describe_parameters() -> None:
     code = """if True:
         import sys
-        import dsh_tools._codecs, dsh_tools._docstrings
-        print([m for m in ("griffe",) if m in sys.modules])
+        from dsh_tools import tool
+        @tool
+        async def plain(x: int) -> str:
+            "Do."
+        print("griffe" in sys.modules)
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert done.stdout == "False\n"

@@ -11,6 +11,7 @@ class SystemPromptAssemble(Waterfall[PromptAssembly], frozen=True):
     """A prompt was assembled; the answer is what is used. Scoped to the agent."""
 
     name: ClassVar[str] = "system-prompt/assemble"
+    scoped: ClassVar[bool] = True
     context: AssemblyContext
     """For whom it is assembled, with all variables."""
 

@@ -15,6 +15,7 @@ class ToolsPreExecute(Waterfall[PreToolDecision], frozen=True):
     """A call is about to run: allow it, deny it, or ask a person. The default allows."""
 
     name: ClassVar[str] = "tools/pre-execute"
+    scoped: ClassVar[bool] = True
     exec: ToolRunContext
     """The record of the call."""
 
@@ -23,6 +24,7 @@ class ToolsExecute(Waterfall[ToolExecutionResult], frozen=True):
     """Around the body: time it, retry it by calling `next()` again, answer for it."""
 
     name: ClassVar[str] = "tools/execute"
+    scoped: ClassVar[bool] = True
     exec: ToolRunContext
     """The record of the call."""
 
@@ -31,6 +33,7 @@ class ToolsPostExecute(Waterfall[PostToolDecision], frozen=True):
     """A call has an outcome: accept it (the default), replace content or value, block it."""
 
     name: ClassVar[str] = "tools/post-execute"
+    scoped: ClassVar[bool] = True
     exec: ToolRunContext
     """The record of the call."""
     result: ToolExecutionResult
@@ -41,6 +44,7 @@ class ToolsResult(Emit, frozen=True):
     """A call is over. Record and result are frozen."""
 
     name: ClassVar[str] = "tools/result"
+    scoped: ClassVar[bool] = True
     exec: ToolRunContext
     """The record of the call."""
     result: ToolExecutionResult
