@@ -6,7 +6,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dsh_agent import AgentSelfWaitError
+from dsh_agent import AbandonedWork, AgentAbandoned, AgentSelfWaitError
 from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_llm import create_user_message
@@ -241,6 +241,8 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
     replies = call(("c1", "t", ""), ("c2", "t", ""))
     async with loop_stack(replies, config=config) as stack:
         entered, release = anyio.Event(), anyio.Event()
+        given_up: list[AbandonedWork] = []
+        stack.ctx.on(AgentAbandoned, lambda e: given_up.append(e.work), everywhere=True)
 
         async def body(run: ToolRunContext) -> str:
             entered.set()
@@ -255,16 +257,16 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
             stack.recorder.take()
             stack.agent.cancel()
             await stack.agent.when_idle()
-        lines = stack.recorder.take()
-        assert [line for line in lines if line != "~agent/abandoned"] == [
+        assert stack.recorder.take() == [
             "tool/result c1 TOOL_OUTCOME_UNKNOWN",
+            "~agent/abandoned",
             "tool/call c2",
             "tool/result c2 ABORTED_BEFORE_DISPATCH",
             "step/end 1.1",
             "turn/end 1 aborted",
             "~status idle",
         ]
-        assert lines[1] == "~agent/abandoned"
+        assert [(work.kind, work.call_id) for work in given_up] == [("tool-body", "c1")]
         alive = stack.ctx.agent_loop.census(stack.agent)
         assert alive
         assert all(entry.abandoned for entry in alive)

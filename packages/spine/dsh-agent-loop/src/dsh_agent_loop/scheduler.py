@@ -57,7 +57,8 @@ class _Call:
         """The early answer skips the post stage."""
         self.answer: Synthesized | None = None
         """The loop answers in its place."""
-        self.abandoned: list[CensusEntry] = []
+        self.abandoned: CensusEntry | None = None
+        """What still runs of it, the innermost part."""
         self.committed = False
 
     @property
@@ -266,7 +267,8 @@ class _Batch:
         if self._agent.controller is not None:
             # Waits for threads let go; the executions of other calls go on.
             self._agent.controller.abandon()
-        call.abandoned = self._agent.census.abandon_call(call.block.id)
+        alive = self._agent.census.abandon_call(call.block.id)
+        call.abandoned = alive[-1] if alive else None
 
     async def _stop_everything(self) -> None:
         """The driver is cancelled: cancel what runs and give it one grace."""
@@ -343,8 +345,8 @@ class _Batch:
             self._append(call, synthesized(answer))
         except Exception as first:  # noqa: BLE001  # tried once more, with the least there is
             self._append_last_resort(call, first)
-        for entry in call.abandoned:
-            self._tell_abandoned(entry)
+        if call.abandoned is not None:
+            self._tell_abandoned(call.abandoned)
 
     def _log_call_late(self, call: _Call) -> bool:
         try:
