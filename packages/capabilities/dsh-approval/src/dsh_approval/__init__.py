@@ -1,0 +1,1 @@
+"""Asks before a tool runs: rules, answerers, durable decisions."""

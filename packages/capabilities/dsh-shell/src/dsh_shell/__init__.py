@@ -1,0 +1,1 @@
+"""Subprocess runtime, the bash tool, background jobs, spill store and the sandbox seam."""

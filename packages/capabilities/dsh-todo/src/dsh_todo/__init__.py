@@ -1,0 +1,1 @@
+"""The todo list of an agent: tool, events and state."""

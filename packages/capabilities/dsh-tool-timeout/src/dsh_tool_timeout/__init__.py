@@ -1,0 +1,1 @@
+"""Ends tool calls that outlive their declared timeout."""
