@@ -462,7 +462,11 @@ async def test_L88_disposal_waits_for_delegated_recoveries() -> None:
         assert order == ["recovered", "disposed"]
 
 
-async def test_L88_a_listener_called_after_disposal_answers_nothing_and_asks_nobody() -> None:
+@pytest.mark.parametrize("code", ["SERVER", "AUTH"])
+@pytest.mark.parametrize("policy", [NORMAL, ALWAYS], ids=["normal", "always"])
+async def test_L88_a_listener_called_after_disposal_answers_nothing_and_asks_nobody(
+    policy: RetryPolicyConfig, code: str
+) -> None:
     async with retrying() as stack:
 
         async def late(event: AgentRequestError, next_: Next[Retry | None]) -> Retry | None:
@@ -471,9 +475,11 @@ async def test_L88_a_listener_called_after_disposal_answers_nothing_and_asks_nob
 
         stack.ctx.on(AgentRequestError, late, prepend=True)
         asked = Asked(Retry())
+        failure = LlmFailure(message="m", code=code)
         with anyio.fail_after(5):
-            assert await stack.ask(asked) is None
+            assert await stack.ask(asked, policy=policy, failure=failure) is None
         assert (asked.count, stack.retries) == (0, [])
         with anyio.fail_after(5):
-            assert await stack.ask(asked) == Retry()  # no longer among the listeners
+            # By now it is no longer among the listeners.
+            assert await stack.ask(asked, policy=policy, failure=failure) == Retry()
         assert asked.count == 1

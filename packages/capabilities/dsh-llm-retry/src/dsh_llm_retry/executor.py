@@ -111,7 +111,7 @@ class RetryExecutor:
         retry = 1 if last is None else last.retry + 1
         budget = policy.max_retries if isinstance(policy, NormalRetryPolicy) else None
         return LlmRetry(
-            retry_id=RetryId(str(uuid.uuid4())),
+            retry_id=RetryId(str(uuid.uuid4())) if last is None else last.retry_id,
             turn=event.turn,
             step=event.step,
             provider=event.provider,
