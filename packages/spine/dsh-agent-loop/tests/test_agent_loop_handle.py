@@ -20,7 +20,12 @@ from dsh_agent import (
 from dsh_agent_loop.testing import loop_stack, say
 from dsh_brand import HarnessError
 from dsh_cordis import Next
-from dsh_llm import AbortSignal, create_user_message
+from dsh_llm import (
+    AbortSignal,
+    ModelSource,
+    create_assistant_message,
+    create_user_message,
+)
 from dsh_session import (
     Aborted,
     ErrorEnd,
@@ -401,3 +406,12 @@ async def test_A73_a_listener_task_counts_without_a_driver() -> None:
         with anyio.fail_after(5):
             await stack.agent.when_idle()
         assert len(ended) == 1
+
+
+async def test_A3_only_user_messages_are_input() -> None:
+    async with loop_stack() as stack:
+        answer = create_assistant_message((), ModelSource(provider="p", model="m"))
+        with pytest.raises(InboxError) as caught:
+            stack.agent.followup(answer)
+        assert caught.value.code == "INBOX_INVALID_MESSAGE"
+        assert stack.recorder.take() == []

@@ -58,7 +58,7 @@ class LoopInbox:
             The removed messages.
 
         Raises:
-            InboxError: An inserted message is pending already.
+            InboxError: An inserted message is pending already, or no user message.
         """
         self._guard("change its inbox")
         current = self._state().list_of(target)
@@ -67,7 +67,7 @@ class LoopInbox:
         removed = current[start : start + count]
         if not removed and not inserted:
             return ()
-        self._refuse_duplicates(inserted, removed)
+        self._check_inserted(inserted, removed)
         event = self._agent.session.append(
             InboxSpliced(
                 target=target,
@@ -131,11 +131,17 @@ class LoopInbox:
                 return "next-turn", position
         return None
 
-    def _refuse_duplicates(self, inserted: Sequence[Message], removed: Sequence[Message]) -> None:
+    def _check_inserted(self, inserted: Sequence[Message], removed: Sequence[Message]) -> None:
         state = self._state()
         leaving = {message.id for message in removed}
         pending = {message.id for message in (*state.next_turn, *state.next_step)} - leaving
         for message in inserted:
+            if message.role != "user":
+                raise InboxError(
+                    f"message {message.id!r} has role {message.role!r}; "
+                    "an inbox takes user messages, see `create_user_message()`",
+                    "INBOX_INVALID_MESSAGE",
+                )
             if message.id in pending:
                 raise InboxError(
                     f"message {message.id!r} is pending already; "

@@ -9,7 +9,7 @@
 ├── `AgentOptionsError`         INVALID_MAX_TOKENS   refused before anything exists
 ├── `AgentRegistryError`        AGENT_EXISTS, AGENT_ID_MISMATCH, AGENT_NOT_LIVE, ...
 ├── `AgentRequestError`         ROUTE_CHANGED, NO_MODEL
-├── `InboxError`                INBOX_DUPLICATE_MESSAGE, INBOX_INVALID_FOLD, ...
+├── `InboxError`                INBOX_DUPLICATE_MESSAGE, INBOX_INVALID_MESSAGE, INBOX_INVALID_FOLD
 └── `InitiatorError`            NO_INITIATOR, INITIATOR_DISPOSED
 
 `AgentRouteError` (ROUTE_CHANGED, NO_MODEL) is an `LlmError`: it fails a request, not the agent.

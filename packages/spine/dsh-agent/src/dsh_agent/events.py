@@ -64,6 +64,7 @@ class InboxInserted(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     message: Message
+    """As stored in the log."""
 
 
 class InboxDiscarded(Emit, frozen=True, kw_only=True):
@@ -73,6 +74,7 @@ class InboxDiscarded(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     message: Message
+    """As stored in the log."""
 
 
 class InboxClaimed(Emit, frozen=True, kw_only=True):
@@ -82,6 +84,7 @@ class InboxClaimed(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     message: Message
+    """As stored in the log."""
     turn: int
     """Counts from 1."""
 
@@ -93,6 +96,7 @@ class AgentAssistantStream(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     frame: AssistantFrame
+    """Start, chunk or end of one attempt."""
 
 
 class AgentError(Emit, frozen=True, kw_only=True):
@@ -102,6 +106,7 @@ class AgentError(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     turn: int
+    """Counts from 1."""
     step: int
     """0 outside a step."""
     error: BaseException
@@ -115,6 +120,7 @@ class AgentAbandoned(Emit, frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     work: AbandonedWork
+    """What still runs."""
 
 
 class PreStep(Waterfall[PreStepDecision], frozen=True, kw_only=True):
@@ -126,9 +132,11 @@ class PreStep(Waterfall[PreStepDecision], frozen=True, kw_only=True):
     messages: tuple[Message, ...]
     """The claimed batch, the runtime context last."""
     turn: int
+    """Counts from 1."""
     step: int
     """The number the step will have."""
     signal: AbortSignal
+    """Of the turn; aborts when the turn is cancelled."""
     selection: ModelSelection | None
     """The model captured for this step."""
     request_owed: bool
@@ -142,8 +150,11 @@ class AgentRequest(Waterfall[LlmCallConfig], frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     turn: int
+    """Counts from 1."""
     step: int
+    """Counts from 1 in each turn."""
     signal: AbortSignal
+    """Of the turn; aborts when the turn is cancelled."""
 
 
 class AgentRequestError(Waterfall[Retry | None], frozen=True, kw_only=True):
@@ -153,12 +164,17 @@ class AgentRequestError(Waterfall[Retry | None], frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     turn: int
+    """Counts from 1."""
     step: int
+    """Counts from 1 in each turn."""
     provider: str
+    """The route that failed."""
     failure: LlmFailure
+    """Facts of the failure; policies look at its `code`."""
     retry_policy: RetryPolicy | None
     """Of the prepared call; `None` for a route without adapter."""
     signal: AbortSignal
+    """Of the turn; aborts when the turn is cancelled."""
 
 
 class TurnStopping(Serial[None], frozen=True, kw_only=True):
@@ -168,4 +184,6 @@ class TurnStopping(Serial[None], frozen=True, kw_only=True):
     subject: ClassVar[str | None] = "agent"
     agent: Agent
     turn: int
+    """Counts from 1."""
     signal: AbortSignal
+    """Of the turn; aborts when the turn is cancelled."""

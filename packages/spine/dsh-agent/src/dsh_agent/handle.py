@@ -121,7 +121,7 @@ class Agent(Protocol):
         has ended.
 
         Raises:
-            InboxError: The message is pending already.
+            InboxError: The message is pending already, or no user message.
             AgentDisposedError: The agent is gone.
         """
         ...
