@@ -222,6 +222,21 @@ async def test_L158_records(step: str, outcome: str) -> None:
     )
 
 
+async def read_for_ever(stream: ByteReceiveStream) -> None:
+    while True:
+        await stream.receive()
+
+
+async def test_a_reset_is_an_abort_and_no_clean_end() -> None:
+    async with MockServer(["connection_reset", "partial_disconnect"]) as server:
+        for expected in (anyio.BrokenResourceError, anyio.EndOfStream):
+            with anyio.fail_after(5):
+                async with connected(server) as stream:
+                    await stream.send(request())
+                    with pytest.raises(expected):
+                        await read_for_ever(stream)
+
+
 async def test_L158_a_client_that_leaves_is_recorded() -> None:
     async with MockServer(stall([b"data: x"])) as server:
         async with connected(server) as stream:

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from dsh_brand import pair_surrogates, scrub_surrogates
+from dsh_brand import scrub_surrogates
 from dsh_llm import (
     CallId,
     ReasoningBlock,
@@ -26,7 +26,7 @@ class GrowingText:
     def add(self, text: str) -> str:
         """Take a piece in; what of it can be sent on now."""
         if self._half or not text.isascii():
-            text = pair_surrogates(self._half + text)
+            text = self._half + text
             self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
             text = scrub_surrogates(text[:-1] if self._half else text)
         if text:
