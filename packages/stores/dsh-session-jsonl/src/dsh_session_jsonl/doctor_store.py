@@ -1,0 +1,216 @@
+"""The examination of the folders of a store: what lies where, and who may read it."""
+
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from dsh_brand import HarnessError, decode_json
+from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
+from dsh_session_jsonl.doctor_history import examine_history
+from dsh_session_jsonl.doctor_log import LogExamination
+from dsh_session_jsonl.doctor_report import Finding, LogReport, Severity
+from dsh_session_jsonl.layout import (
+    NO_CWD,
+    Compression,
+    LogName,
+    log_name,
+    parse_log_name,
+    project_segment,
+    session_segment,
+)
+from dsh_session_jsonl.store import JsonlStore
+
+_OTHERS: Final = 0o077
+_REFUSED: Final = "refused, until it is where it belongs"
+
+
+def examine_log(path: Path, *, max_line_bytes: int) -> LogReport:
+    """Examine one log file."""
+    compression = encoding_of(path)
+    try:
+        examination = LogExamination(path, compression, max_line_bytes=max_line_bytes)
+    except OSError as error:
+        return LogReport(path=path, findings=(_unreadable(path, error),))
+    examination.findings += _access(path)
+    if examination.version is not None and examination.version < SESSION_FORMAT_VERSION:
+        _examine_old(examination, compression)
+    name = parse_log_name(path.name)
+    if name is not None and _in_project(path):
+        examination.findings += _place(path, name, examination.version, examination.header)
+    if all(finding.severity != "error" for finding in examination.findings):
+        examine_history(examination)
+    header = examination.header
+    return LogReport(
+        path=path,
+        findings=tuple(examination.findings),
+        session_id=None if header is None else header.id,
+        version=examination.version,
+        event_count=examination.rows_seen if header is None else len(examination.events),
+        size_bytes=path.stat().st_size,
+    )
+
+
+def examine_folder(folder: Path, *, max_line_bytes: int) -> tuple[list[LogReport], list[Finding]]:
+    """Examine one session's folder: the log that counts, and what else lies there."""
+    try:
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        return [], [_unreadable(folder, error)]
+    findings = [*_access(folder), *_strays(folder, names)]
+    logs = [name for name in map(parse_log_name, names) if name is not None]
+    if not logs:
+        message = "the folder holds no log"
+        findings.append(
+            _finding("no-log", "warning", message, "no session is listed for it", folder)
+        )
+        return [], findings
+    if len({name.compression for name in logs}) > 1:
+        message = f"logs of two encodings: {', '.join(log_name(*name) for name in sorted(logs))}"
+        on_open = "refused, until those of one encoding are moved away"
+        findings.append(_finding("two-encodings", "error", message, on_open, folder))
+    report = examine_log(folder / log_name(*max(logs)), max_line_bytes=max_line_bytes)
+    return [report], findings
+
+
+def examine_store(root: Path, *, max_line_bytes: int) -> tuple[list[LogReport], list[Finding]]:
+    """Examine every log below the root of a store."""
+    logs: list[LogReport] = []
+    findings: list[Finding] = []
+    for folder in _session_folders(root, findings):
+        found, strange = examine_folder(folder, max_line_bytes=max_line_bytes)
+        logs += found
+        findings += strange
+    findings += _encodings(logs)
+    findings += _stored_twice(logs)
+    return logs, findings
+
+
+def _session_folders(root: Path, findings: list[Finding]) -> Iterator[Path]:
+    for project in _entries(root, findings):
+        if not _is_project(project.name):
+            continue
+        findings += _access(project)
+        for folder in _entries(project, findings):
+            try:
+                is_folder = stat.S_ISDIR(folder.stat().st_mode)
+            except OSError as error:
+                findings.append(_unreadable(folder, error))
+                continue
+            if is_folder:
+                yield folder
+            else:
+                message = "no folder of a session, and no store makes files here"
+                findings.append(_finding("stray-file", "warning", message, "ignored", folder))
+
+
+def _entries(folder: Path, findings: list[Finding]) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        findings.append(_unreadable(folder, error))
+        return []
+
+
+def encoding_of(path: Path) -> Compression:
+    """How a file of that name is encoded."""
+    return "zstd" if path.suffix in (".zstd", ".zst") else "none"
+
+
+def _in_project(path: Path) -> bool:
+    """Whether the log lies where a store would look for one."""
+    return _is_project(path.absolute().parent.parent.name)
+
+
+def _is_project(name: str) -> bool:
+    return name == NO_CWD or (name.startswith("--") and name.endswith("--"))
+
+
+def _place(
+    path: Path, name: LogName, version: int | None, header: SessionHeader | None
+) -> Iterator[Finding]:
+    if version is not None and version != name.version:
+        message = f"the file's name says format {name.version}, its header format {version}"
+        yield _finding("wrong-name", "error", message, _REFUSED, path)
+    if header is None:
+        return
+    belongs = Path(project_segment(header.cwd)) / session_segment(header.id)
+    folder = path.absolute().parent
+    if (folder.parent.name, folder.name) != (belongs.parent.name, belongs.name):
+        message = f"the log of session {header.id!r} with cwd {header.cwd!r} belongs in {belongs}"
+        yield _finding("wrong-place", "error", message, _REFUSED, path)
+
+
+def _examine_old(examination: LogExamination, compression: Compression) -> None:
+    """Let the store tell whether it can convert an older format."""
+    path = examination.path
+    message = f"the log has session format {examination.version}, older than this build's"
+    try:
+        session_id = _id_in(examination.header_text)
+        if _in_project(path) and session_id is not None:
+            store = JsonlStore(path.absolute().parents[2], compression)
+            store.open(session_id, "read").close()
+            on_open = "converted in memory; a writer publishes the converted log beside this file"
+            examination.note("older-format", "warning", message, on_open)
+            return
+        reason = "it lies in no store: put it into one, then open it there"
+    except HarnessError as error:
+        reason = error.message
+    examination.note("older-format", "error", message, f"refused: {reason}")
+
+
+def _id_in(header_text: bytes) -> SessionId | None:
+    value = decode_json(header_text)
+    session_id = value.get("id") if isinstance(value, Mapping) else None
+    return SessionId(session_id) if isinstance(session_id, str) and session_id else None
+
+
+def _access(path: Path) -> list[Finding]:
+    if os.name != "posix":
+        return []
+    mode = path.stat().st_mode & 0o777
+    if not mode & _OTHERS:
+        return []
+    message = f"its mode is {mode:03o}: other users of this machine may use it"
+    on_open = f"nothing; `chmod go= {path}` makes it private"
+    return [_finding("permissions", "warning", message, on_open, path)]
+
+
+def _strays(folder: Path, names: list[str]) -> Iterator[Finding]:
+    for name in names:
+        if name.startswith(".session.") and name.endswith(".tmp"):
+            message = "left behind by a writer that was killed while it made the log"
+            on_open = "ignored; remove it when no writer runs"
+            yield _finding("stray-file", "warning", message, on_open, folder / name)
+
+
+def _encodings(logs: list[LogReport]) -> Iterator[Finding]:
+    counts = Counter(encoding_of(log.path) for log in logs)
+    if len(counts) < 2:
+        return
+    usual = counts.most_common(1)[0][0]
+    for log in logs:
+        if encoding_of(log.path) != usual:
+            message = f"its encoding is {encoding_of(log.path)!r}, most logs here have {usual!r}"
+            on_open = f"a store of compression {usual!r} lists it as a problem"
+            yield _finding("two-encodings", "error", message, on_open, log.path)
+
+
+def _stored_twice(logs: list[LogReport]) -> Iterator[Finding]:
+    counts = Counter(log.session_id for log in logs)
+    for log in logs:
+        if log.session_id is not None and counts[log.session_id] > 1:
+            message = f"session {log.session_id!r} is stored {counts[log.session_id]} times"
+            on_open = "refused, until all but one are moved away"
+            yield _finding("stored-twice", "error", message, on_open, log.path)
+
+
+def _unreadable(path: Path, error: OSError) -> Finding:
+    message = f"cannot be read: {error.strerror or error}"
+    return _finding("unreadable", "error", message, "refused with the same error", path)
+
+
+def _finding(code: str, severity: Severity, message: str, on_open: str, path: Path) -> Finding:
+    return Finding(code=code, severity=severity, message=message, on_open=on_open, path=path)
