@@ -106,6 +106,7 @@ class FiberCore(FiberMachine):
         """
         self._refuse_deadlock(going_down=False)
         self.kernel.drive()
+        await anyio.lowlevel.checkpoint_if_cancelled()
         while not (self.state is FiberState.ACTIVE and self.is_settled):
             if self.state is FiberState.DISPOSED:
                 raise InactiveError(self.name, "waiting for ACTIVE")
@@ -117,6 +118,7 @@ class FiberCore(FiberMachine):
         """Wait until no transition is in flight; raise the error of a FAILED fiber."""
         self._refuse_deadlock(going_down=False)
         self.kernel.drive()
+        await anyio.lowlevel.checkpoint_if_cancelled()
         while not self.is_settled:
             await self._wait_pulse()
         if self.state is FiberState.FAILED:

@@ -19,6 +19,7 @@ from dsh_cordis._effects import close_unstarted, gather, gather_async
 from dsh_cordis._host import Gate
 from dsh_cordis._kernel import Kernel
 from dsh_cordis._plugin import Definition
+from dsh_cordis.errors import InactiveError
 from dsh_cordis.handle import Handle, Pause, Rest
 
 _MOVING = (FiberState.LOADING, FiberState.UNLOADING)
@@ -275,9 +276,11 @@ class FiberMachine(Node):
 
     def _body_failed(self, activation: Activation, error: Exception) -> None:
         known = any(error is seen for seen in activation.frame.inherited)
-        if not known:
+        # A body that goes on after its own end was wished runs into refusals; that is no failure.
+        refused = activation.closed and isinstance(error, InactiveError)
+        if not known and not refused:
             self.report(error, "plugin body")
-        activation.error = error
+        activation.error = None if refused else error
 
     async def _body_task(self, activation: Activation, work: _Work) -> None:
         gate = activation.gate
