@@ -8,6 +8,7 @@ import pytest
 
 import dsh_llm_scripted
 from dsh_agent import AgentRequestError, Retry
+from dsh_agent_loop.invariant import invariant
 from dsh_agent_loop.testing import Recorder
 from dsh_brand import JsonValue
 from dsh_cordis import Context, Fiber, Next
@@ -26,7 +27,7 @@ from dsh_llm import (
 from dsh_llm_retry import LlmRetry, LlmRetryStarted, check_retries, mount
 from dsh_llm_retry.testing import ManualSleep
 from dsh_llm_scripted import ScriptedAdapter, ScriptedRoute, text_chunks
-from dsh_session import SessionEventAppended, TurnEnd, encode_event
+from dsh_session import SessionEventAppended, TurnEnd, encode_event, interrupted_turn_closers
 from dsh_spine import SpineContext, spine
 
 BACKOFF: Mapping[str, float] = {"initialDelayMs": 100, "maxDelayMs": 1000, "jitterRatio": 0}
@@ -112,6 +113,7 @@ async def retrying(
     adapter = ScriptedAdapter(answers, routes={"test": ScriptedRoute(retry_policy=policy)})
     async with Context() as ctx:
         ctx.plugin(spine, {"system_prompt": {"include_harness_identity": False}})
+        ctx.plugin(invariant)
         ctx.plugin(dsh_llm_scripted, adapter)
         stack = Stack(ctx, adapter, ManualSleep(held=held))
         await stack.open()
@@ -460,6 +462,35 @@ async def test_L88_disposal_waits_for_delegated_recoveries() -> None:
                 assert order == []
                 leave.set()
         assert order == ["recovered", "disposed"]
+
+
+async def test_L87_disposing_the_agent_ends_the_wait() -> None:
+    async with retrying(broken(), text_chunks("never"), held=True) as stack:
+        stack.agent.followup("go")
+        with anyio.fail_after(5):
+            await stack.sleep.began()
+            await stack.handle.dispose()
+        assert (stack.ending, len(stack.retries), stack.started) == ("aborted", 1, [])
+
+
+async def test_L87_closing_the_root_ends_the_wait() -> None:
+    with anyio.fail_after(5):
+        async with retrying(broken(), text_chunks("never"), held=True) as stack:
+            stack.agent.followup("go")
+            await stack.sleep.began()
+    assert (stack.sleep.running, stack.started) == (0, [])
+
+
+async def test_A87_a_log_that_ends_in_a_wait_is_closed_like_any_other() -> None:
+    async with retrying(broken(), text_chunks("never"), held=True) as stack:
+        stack.agent.followup("go")
+        with anyio.fail_after(5):
+            await stack.sleep.began()
+        killed = list(stack.agent.session.events)
+        assert killed[-1].type == "llm/retry"
+        closers = interrupted_turn_closers(killed)
+        assert [event.type for event in closers] == ["step/end", "turn/end"]
+        check_retries([*killed, *closers])
 
 
 @pytest.mark.parametrize("code", ["SERVER", "AUTH"])

@@ -7,6 +7,7 @@ import pytest
 
 import dsh_llm_openai
 from dsh_agent import Agent, AgentAssistantStream, AssistantFrame, Committed, StreamEnd, StreamStart
+from dsh_agent_loop.invariant import invariant
 from dsh_cordis import Context
 from dsh_cordis.testing import Recorder
 from dsh_llm import UsageChunk, expand_assistant_stream, message_text
@@ -32,6 +33,7 @@ async def run(ctx: Context, server: MockServer) -> tuple[Agent, list[AssistantFr
         mount(inner, sleep=ManualSleep())
 
     ctx.plugin(spine)
+    ctx.plugin(invariant)
     ctx.plugin(dsh_llm_openai, {"providers": {"case": {"base_url": server.base_url}}})
     ctx.plugin(retry)
     await ctx.settled()
