@@ -17,9 +17,13 @@ class LlmRetry(SessionEventData, frozen=True, kw_only=True):
     retry_id: RetryId
     """The same for all retries of a chain: of one turn, step, provider and policy."""
     turn: int
+    """Turn of the failed request."""
     step: int
+    """Step of the failed request; its repetition has the same one."""
     provider: str
+    """Route of the failed request."""
     mode: Literal["normal", "always"]
+    """Of the policy."""
     policy_key: str
     """The policy as text; equal for equal policies."""
     retry: int
@@ -38,6 +42,10 @@ class LlmRetryStarted(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "llm/retry-started"
     retry_id: RetryId
+    """Chain of the retry."""
     turn: int
+    """As in its `llm/retry`."""
     step: int
+    """As in its `llm/retry`."""
     retry: int
+    """Number of the retry, as in its `llm/retry`."""
