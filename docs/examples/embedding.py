@@ -1,6 +1,7 @@
 """An agent in ten lines, here against a scripted model so that it runs anywhere."""
 
 import anyio
+
 import dsh_llm_openai
 from dsh_llm_scripted import MockServer, text_reply
 from dsh_session import AssistantMessageEvent
