@@ -146,7 +146,7 @@ async def test_the_bundled_model_answers_and_goes_with_its_fiber(
         # A long answer is cut, and the server does not wait for its end.
         stream = llm.stream(options("Tell a very long story.", max_tokens=900))
         await anext(stream)
-        with anyio.fail_after(40):
+        with anyio.fail_after(20):
             await fiber.dispose()
         rest = [chunk async for chunk in stream]
         reason = finish_of(rest).reason
