@@ -14,7 +14,7 @@ from dsh_cordis._effects import Background, is_awaitable
 from dsh_cordis._keys import KeyRecord
 from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
-from dsh_cordis.handle import Handle, HandleState, Rest
+from dsh_cordis.handle import Handle, Rest
 
 Fn = Callable[..., object]
 
@@ -68,27 +68,25 @@ class Listener(Handle):
         super().__init__(activation, event)
         self.activation = activation
         self.ctx = ctx
-        self.fn = fn
+        self.wrapped = fn
+        # What a dispatch calls; a no-op once this is disposed, so a snapshot skips it by itself.
+        self.fn: Fn = self._call_once if once else fn
         self.once = once
         self.everywhere = everywhere
         self.scope: KeyRecord | None = activation_scope(ctx)
         self._row = row
         self._spent = False
 
-    @property
-    def live(self) -> bool:
-        """Whether it still takes part."""
-        return self._use is HandleState.LIVE
-
     def take(self) -> bool:
         """Use up a once-listener; False when it is used up already."""
-        if not self.once:
-            return True
         if self._spent:
             return False
         self._spent = True
         self()
         return True
+
+    def _call_once(self, event: Event) -> object:
+        return self.wrapped(event) if self.take() else None
 
     @override
     def _begin(self) -> Rest:
@@ -107,9 +105,10 @@ def activation_scope(ctx: object) -> KeyRecord | None:
 class Row:
     """The listeners of one event, with the snapshot that a dispatch uses."""
 
-    __slots__ = ("_back", "_front", "_snapshot")
+    __slots__ = ("_back", "_front", "_hot", "_snapshot")
 
-    def __init__(self) -> None:
+    def __init__(self, hot: dict[type, tuple[Listener, ...]]) -> None:
+        self._hot = hot
         self._back: dict[Listener, None] = {}
         self._front: dict[Listener, None] = {}
         self._snapshot: tuple[Listener, ...] | None = ()
@@ -117,13 +116,18 @@ class Row:
     def add(self, listener: Listener, *, prepend: bool) -> None:
         """Enter a listener, last or before all present ones."""
         (self._front if prepend else self._back)[listener] = None
-        self._snapshot = None
+        self._changed()
 
     def remove(self, listener: Listener) -> None:
         """Take a listener out."""
         self._front.pop(listener, None)
         self._back.pop(listener, None)
+        self._changed()
+
+    def _changed(self) -> None:
         self._snapshot = None
+        if self._hot:
+            self._hot.clear()
 
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners in order."""
@@ -142,26 +146,21 @@ class ListenerTask(Background):
 
 def emit(event: Event, listeners: Sequence[Listener]) -> None:
     """Run the synchronous listeners now and start the asynchronous ones after the emitter."""
-    late: list[tuple[Listener, Coroutine[object, object, object]]] = []
-    vetoing = type(event).vetoing
+    late: list[tuple[Listener, Coroutine[object, object, object]]] | None = None
     for listener in listeners:
-        if not listener.live:
-            continue
-        fn = listener.fn
-        if not listener.take():
-            continue
         try:
-            result = fn(event)
+            result = listener.fn(event)
         except Exception as error:  # contained, unless the event is vetoing
-            if vetoing:
-                for _, coroutine in late:
+            if event.vetoing:
+                for _, coroutine in late or ():
                     coroutine.close()
                 raise
             listener.activation.report(error, f"listener of {event.name!r}")
             continue
-        if iscoroutine(result):
+        if result is not None and iscoroutine(result):
+            late = late or []
             late.append((listener, result))
-    for listener, coroutine in late:
+    for listener, coroutine in late or ():
         _start_late(event, listener, coroutine)
 
 
@@ -197,11 +196,8 @@ class _Gathering:
 
     def call(self, index: int, listener: Listener) -> None:
         """Start one listener."""
-        fn = listener.fn
-        if not listener.live or not listener.take():
-            return
         try:
-            result = fn(self.event)
+            result = listener.fn(self.event)
         except Exception as error:  # noqa: BLE001  # collected for the group
             self.errors[index] = (listener, error)
             return
@@ -253,10 +249,7 @@ def _first(item: tuple[int, object]) -> int:
 async def serial(event: Event, listeners: Sequence[Listener]) -> object:
     """One by one until the first result."""
     for listener in listeners:
-        fn = listener.fn
-        if not listener.live or not listener.take():
-            continue
-        result = fn(event)
+        result = listener.fn(event)
         if is_awaitable(result):
             result = await result
         if result is not None and result is not False:
@@ -267,10 +260,7 @@ async def serial(event: Event, listeners: Sequence[Listener]) -> object:
 def bail(event: Event, listeners: Sequence[Listener]) -> object:
     """As `serial`, synchronous."""
     for listener in listeners:
-        fn = listener.fn
-        if not listener.live or not listener.take():
-            continue
-        result = fn(event)
+        result = listener.fn(event)
         if iscoroutine(result):
             result.close()
             raise TypeError(
@@ -287,13 +277,11 @@ def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], o
     rest: Callable[[], object] = inner
     for listener in reversed(listeners):
         if listener.once:
-            rest = partial(_once, listener, listener.fn, event, rest)
+            rest = partial(_once, listener, event, rest)
         else:
             rest = partial(listener.fn, event, rest)
     return rest()
 
 
-def _once(listener: Listener, fn: Fn, event: Event, rest: Callable[[], object]) -> object:
-    if not listener.take():
-        return rest()
-    return fn(event, rest)
+def _once(listener: Listener, event: Event, rest: Callable[[], object]) -> object:
+    return listener.wrapped(event, rest) if listener.take() else rest()

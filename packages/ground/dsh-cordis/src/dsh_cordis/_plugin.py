@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Final
 
+from dsh_cordis._views import Viewable
 from dsh_cordis.errors import ConfigError
 from dsh_cordis.handle import Handle
 
@@ -143,8 +144,9 @@ def _runner(
 
     def build(ctx: object, config: object) -> object:
         service = body(ctx, config) if takes_config else body(ctx)
-        init = getattr(service, "init", None)
-        return init() if callable(init) else None
+        init = getattr(type(service), "init", None)
+        # The inherited init does nothing, and a body that never awaits needs no task.
+        return init(service) if callable(init) and init is not Viewable.init else None
 
     return build
 

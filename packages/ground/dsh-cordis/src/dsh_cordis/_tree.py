@@ -53,6 +53,7 @@ class Tree(Ports):
         self.kernel = Kernel()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
+        self.hot: dict[type, tuple[Listener, ...]] = {}
         self.registry: dict[object, dict[FiberMachine, None]] = {}
         self._make_context = make_context
         self._events = events
@@ -147,7 +148,7 @@ class Tree(Ports):
         """The listeners of an event name."""
         row = self.rows.get(event)
         if row is None:
-            row = self.rows[event] = Row()
+            row = self.rows[event] = Row(self.hot)
         return row
 
     def admitted(
@@ -170,17 +171,23 @@ class Tree(Ports):
         key = _subject_key(event, key, unkeyed)
         self._observe(event, mode, target)
         row = self.rows.get(event.name)
-        if row is None:
-            return ()
-        listeners = row.listeners()
+        listeners = () if row is None else row.listeners()
         if key is unkeyed and admits is None:
+            if not self._observed:
+                # Every row clears this when it changes, so what stands in it is true.
+                self.hot[type(event)] = listeners
             return listeners
         reached = None if key is unkeyed else {id(above) for above in chain(key)}
         return tuple(listener for listener in listeners if _admits(listener, reached, admits))
 
-    def _observe(self, event: Event, mode: Mode, target: object) -> None:
+    @property
+    def _observed(self) -> bool:
         row = self.rows.get("internal/dispatch")
-        if row is not None and row.listeners() and not event.name.startswith("internal/"):
+        return row is not None and bool(row.listeners())
+
+    def _observe(self, event: Event, mode: Mode, target: object) -> None:
+        if self._observed and not event.name.startswith("internal/"):
+            row = self.rows["internal/dispatch"]
             announcement = self._events.dispatch(dispatch_mode=mode, event=event, target=target)
             _dispatch.emit(announcement, row.listeners())
 

@@ -18,6 +18,9 @@ class Viewable:
     key: ClassVar[str]
     ctx: object
 
+    async def init(self) -> None:
+        """Do the part of the start that takes time; consumers wait until it returns."""
+
     @override
     def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__(**kwargs)

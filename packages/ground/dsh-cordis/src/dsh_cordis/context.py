@@ -264,7 +264,10 @@ class Context:
 
     def emit(self, event: Emit, *, target: Target | None = None) -> None:
         """Run every listener; their errors are reported, unless the event is vetoing."""
-        _dispatch.emit(event, self._admitted(event, "emit", target))
+        listeners = self._tree.hot.get(type(event)) if target is None else None
+        if listeners is None or event.mode != "emit":
+            listeners = self._admitted(event, "emit", target)
+        _dispatch.emit(event, listeners)
 
     async def parallel(self, event: Parallel, *, target: Target | None = None) -> None:
         """Run all listeners at once and wait for all.

@@ -19,6 +19,8 @@ class Service(Viewable):
     Attributes:
         key: The service key.
         ctx: The reader's context in a view, the provider's own in the original.
+
+    A start that takes time stands in `async def init(self)`: consumers wait until it returns.
     """
 
     __slots__ = ()
@@ -30,9 +32,6 @@ class Service(Viewable):
         """Claim the key on the context; others see it when the plugin is ACTIVE."""
         self.ctx = ctx
         ctx.provide(type(self).key, self)
-
-    async def init(self) -> None:
-        """Do the part of the start that takes time; consumers wait until it returns."""
 
     def intercepted(self) -> dict[str, object]:
         """The configuration that the reader's contexts add for this service, nearest wins."""
