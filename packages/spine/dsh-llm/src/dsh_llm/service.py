@@ -66,7 +66,9 @@ class LlmStreamEvent(SyncWaterfall[AsyncIterator[StreamChunk]], frozen=True):
 
     name: ClassVar[str] = "llm/stream"
     service: "LlmService"
+    """The service that was called."""
     request: StreamRequest
+    """The request, which a listener may rewrite if it was built by hand."""
 
     @property
     def options(self) -> GenerateOptions:

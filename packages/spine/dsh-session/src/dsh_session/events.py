@@ -74,6 +74,7 @@ class TurnStart(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "turn/start"
     turn: int
+    """Number of the turn, from 1."""
 
 
 class TurnEnd(SessionEventData, frozen=True, kw_only=True):
@@ -81,7 +82,9 @@ class TurnEnd(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "turn/end"
     turn: int
+    """Number of the turn, from 1."""
     reason: EndReason
+    """Why it ended."""
 
 
 class StepStart(SessionEventData, frozen=True, kw_only=True):
@@ -89,7 +92,9 @@ class StepStart(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "step/start"
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
 
 
 class StepEnd(SessionEventData, frozen=True, kw_only=True):
@@ -97,7 +102,9 @@ class StepEnd(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "step/end"
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
 
 
 class SystemMessageEvent(SessionEventData, frozen=True, kw_only=True):
@@ -106,8 +113,11 @@ class SystemMessageEvent(SessionEventData, frozen=True, kw_only=True):
     type: ClassVar[str] = "system/message"
     surface: ClassVar[bool] = True
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     message: Message
+    """The prompt; without a block when it is empty."""
 
 
 class DeveloperMessageEvent(SessionEventData, frozen=True, kw_only=True):
@@ -116,8 +126,11 @@ class DeveloperMessageEvent(SessionEventData, frozen=True, kw_only=True):
     type: ClassVar[str] = "developer/message"
     surface: ClassVar[bool] = True
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     message: Message
+    """Names the added and removed tools."""
     header_seq: int | None = None
     """Seq of the header that defines the added tools; present exactly with an addition."""
 
@@ -128,6 +141,7 @@ class UserMessageEvent(SessionEventData, frozen=True, kw_only=True):
     type: ClassVar[str] = "user/message"
     surface: ClassVar[bool] = True
     message: Message
+    """The message, from a person or from a producer of the harness."""
 
 
 class AssistantMessageEvent(SessionEventData, frozen=True, kw_only=True):
@@ -136,10 +150,15 @@ class AssistantMessageEvent(SessionEventData, frozen=True, kw_only=True):
     type: ClassVar[str] = "assistant/message"
     surface: ClassVar[bool] = True
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     message: Message
+    """What entered the history."""
     stream: tuple[StreamRecord, ...]
+    """Everything the model streamed, with its times."""
     usage: TokenUsage | None = None
+    """Tokens of the attempt; outranks usage inside the stream."""
     interrupted: bool | None = None
     """True, or absent: the visible prefix of an attempt that was cancelled."""
 
@@ -149,8 +168,11 @@ class AssistantAttempt(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "assistant/attempt"
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     stream: tuple[StreamRecord, ...]
+    """Everything the model streamed, with its times."""
 
 
 class ToolCallEvent(SessionEventData, frozen=True, kw_only=True):
@@ -158,9 +180,13 @@ class ToolCallEvent(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "tool/call"
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     call_id: CallId
+    """The model's id of the call, unique in the session."""
     name: str
+    """The tool that the model asked for; it may not exist."""
     arguments: str
     """The text the model wrote, never parsed."""
 
@@ -179,9 +205,13 @@ class ToolResultEvent(SessionEventData, frozen=True, kw_only=True):
     type: ClassVar[str] = "tool/result"
     surface: ClassVar[bool] = True
     turn: int
+    """Number of the turn, from 1."""
     step: int
+    """Number of the step within the turn, from 1."""
     message: Message
+    """The tool message that answers the call."""
     error: ToolErrorInfo | None = None
+    """Why it failed, for programs; only beside a failed message."""
     meta: Json | msgspec.UnsetType = msgspec.UNSET
     """Any JSON that the tool wants to present; `UNSET` is absent, `None` is null."""
 
@@ -200,7 +230,9 @@ class RequestHeaderEvent(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "request/header"
     header: RequestHeader
+    """Configuration and tools."""
     reason: Literal["initial", "resume", "change", "series"]
+    """First header, resumed session, changed header, or a new message series."""
     starts_series: bool | None = None
     """True, or absent: a message series begins with the same request."""
 
@@ -210,9 +242,13 @@ class RequestContext(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "request/context"
     provider: str
+    """Route of the requests."""
     model: str
+    """Model id on that route."""
     context_window: int | None = None
+    """In tokens, where the adapter knows it."""
     system_prompt_update: Literal["in-history"] | None = None
+    """How the model takes a changed prompt; absent: at the head only."""
 
 
 class EndSeed(SessionEventData, frozen=True, kw_only=True):
@@ -235,6 +271,7 @@ class TodoWrite(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "todo/write"
     todos: tuple[TodoItem, ...]
+    """The list, in order."""
 
 
 class ModelSelectionEvent(SessionEventData, frozen=True, kw_only=True):
@@ -242,8 +279,11 @@ class ModelSelectionEvent(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "model/selection"
     provider: str
+    """Route of the chosen model."""
     model: str
+    """Model id on that route."""
     reasoning_effort: str | None = None
+    """Effort that was asked for; absent: the route's default."""
 
 
 class InboxSpliced(SessionEventData, frozen=True, kw_only=True):
@@ -251,9 +291,13 @@ class InboxSpliced(SessionEventData, frozen=True, kw_only=True):
 
     type: ClassVar[str] = "agent/inbox/spliced"
     target: Literal["next-turn", "next-step"]
+    """The queue that changed."""
     start: int
+    """Where, counted from 0."""
     removed_count: int | None = None
+    """How many left; absent: none."""
     inserted: tuple[Message, ...]
+    """What came in, in order."""
     outcome: str | None = None
     """``canceled`` if entries were removed unused; a claim has none."""
 

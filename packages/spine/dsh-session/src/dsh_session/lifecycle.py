@@ -13,6 +13,7 @@ class SessionCreated(Emit, frozen=True):
     name: ClassVar[str] = "session/created"
     vetoing: ClassVar[bool] = True
     session: Session
+    """The session, already listed."""
 
 
 class SessionEventAppended(Emit, frozen=True):
@@ -24,7 +25,9 @@ class SessionEventAppended(Emit, frozen=True):
 
     name: ClassVar[str] = "session/event"
     session: Session
+    """The session that grew."""
     event: SessionEvent
+    """The event, committed."""
 
 
 class SessionDisposed(Emit, frozen=True):
@@ -32,6 +35,7 @@ class SessionDisposed(Emit, frozen=True):
 
     name: ClassVar[str] = "session/disposed"
     session: Session
+    """The session, listed no more."""
 
 
 class SessionFlush(Parallel, frozen=True):
@@ -39,3 +43,4 @@ class SessionFlush(Parallel, frozen=True):
 
     name: ClassVar[str] = "session/flush"
     session: Session
+    """The session whose log is to be made durable."""
