@@ -51,14 +51,22 @@ def refused(root: Path, error: type[Exception], match: str) -> None:
     [
         ("session.v5.jsonl", "newer build"),
         ("session.v40.jsonl", "newer build"),
-        ("session.v3.jsonl", "older format"),
-        ("session.jsonl", "older format"),
     ],
 )
-def test_S119_another_format_is_refused_by_its_name(tmp_path: Path, name: str, match: str) -> None:
+def test_S119_a_newer_format_is_refused_by_its_name(tmp_path: Path, name: str, match: str) -> None:
     path = stored(tmp_path)
     path.rename(path.with_name(name))
     refused(tmp_path, SessionFormatUnsupportedError, match)
+    listing = JsonlStore(tmp_path, "none").list()
+    assert not listing.sessions
+    assert [problem.session_id for problem in listing.problems] == [ID]
+
+
+@pytest.mark.parametrize("name", ["session.v3.jsonl", "session.jsonl"])
+def test_S136_the_version_of_the_header_is_the_one_of_the_name(tmp_path: Path, name: str) -> None:
+    path = stored(tmp_path)
+    path.rename(path.with_name(name))
+    refused(tmp_path, SessionPersistenceCorruptionError, "the header says format 4")
     listing = JsonlStore(tmp_path, "none").list()
     assert not listing.sessions
     assert [problem.session_id for problem in listing.problems] == [ID]
@@ -68,7 +76,7 @@ def test_S119_another_format_is_refused_by_its_name(tmp_path: Path, name: str, m
     ("version", "error", "match"),
     [
         (5, SessionFormatUnsupportedError, "newer build"),
-        (3, SessionFormatUnsupportedError, "older format"),
+        (3, SessionPersistenceCorruptionError, "the header says format 3"),
         ("4", SessionPersistenceCorruptionError, "version"),
         (None, SessionPersistenceCorruptionError, "version"),
         (True, SessionPersistenceCorruptionError, "version"),
@@ -244,36 +252,14 @@ def test_S110_an_empty_root_has_nothing_and_stays_away(tmp_path: Path) -> None:
 
 
 def field_case(root: Path, name: str, session_id: str, extra: str = "") -> SessionId:
-    """Store a recorded log of format 0 with the header of the native format."""
+    """Store a recorded log of format 0 as it is."""
     source = CASES / f"{name}.jsonl"
     if not source.exists():
         pytest.skip("the recorded field cases are not beside this checkout")
-    _, _, rows = source.read_text("utf-8").partition("\n")
-    header = f'{{"type":"session","version":4,"id":"{session_id}","createdAt":1767225600000,'
     folder = root / "_no-cwd" / session_id
     folder.mkdir(parents=True)
-    text = _native_rows(rows)
-    (folder / "session.v4.jsonl").write_text(
-        header + '"isSeeded":false,"delegationDepth":0}\n' + text + extra, "utf-8"
-    )
+    (folder / "session.jsonl").write_text(source.read_text("utf-8") + extra, "utf-8")
     return SessionId(session_id)
-
-
-def _native_rows(rows: str) -> str:
-    lines = rows.split("\n")
-    for index, line in enumerate(lines[:-1]):
-        row = json.loads(line)
-        if row["type"] == "assistant/message":
-            row["data"].setdefault("stream", [])
-        if row["type"] == "tool/result" and row["data"]["message"]["role"] == "user":
-            block = row["data"]["message"]["content"][0]
-            row["data"]["message"] |= {
-                "role": "tool",
-                "toolCallId": row["data"]["message"]["source"]["callId"],
-                "content": block["content"],
-            }
-        lines[index] = json.dumps(row)
-    return "\n".join(lines)
 
 
 def test_field_case_27_a_crash_after_a_tool_call_is_closed_in_memory(tmp_path: Path) -> None:
@@ -286,20 +272,20 @@ def test_field_case_27_a_crash_after_a_tool_call_is_closed_in_memory(tmp_path: P
         "step/end",
         "turn/end",
     ]
-    assert closers[-1].seq == 8
+    assert closers[-1].seq == 9, "one more than in the file: the prompt at the head"
 
 
 def test_field_case_28_a_closed_turn_without_result_opens(tmp_path: Path) -> None:
     session_id = field_case(tmp_path, "28-closed-turn-missing-result", "sess-closed")
     events = JsonlStore(tmp_path, "none").open(session_id, "read").read()
-    assert len(events) == 7
+    assert len(events) == 8
     assert interrupted_turn_closers(events) == []
 
 
 def test_field_case_29_a_torn_line_is_dropped(tmp_path: Path) -> None:
     session_id = field_case(tmp_path, "29-torn-last-line", "sess-torn")
     events = JsonlStore(tmp_path, "none").open(session_id, "read").read()
-    assert events[-1].seq == 7
+    assert events[-1].seq == 8
     assert [event.type for event in interrupted_turn_closers(events)] == ["step/end", "turn/end"]
 
 

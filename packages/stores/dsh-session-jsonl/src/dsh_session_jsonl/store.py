@@ -1,5 +1,6 @@
 """Finding, creating and listing the logs below one root. Upstream: session-jsonl store."""
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, MutableSequence, Sequence
@@ -13,8 +14,10 @@ from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
 from dsh_session_jsonl import zstd_frames
 from dsh_session_jsonl._encoding import read_header_line
 from dsh_session_jsonl._lease import Lease
+from dsh_session_jsonl._old_reader import OldLogReader, convert, publish_converted
+from dsh_session_jsonl._old_scan import parse_old_header
 from dsh_session_jsonl._reader import LogReader, revision_of
-from dsh_session_jsonl._scan import parse_header
+from dsh_session_jsonl._scan import parse_header, wrong_version
 from dsh_session_jsonl._writer import LogWriter
 from dsh_session_jsonl.layout import (
     NO_CWD,
@@ -51,6 +54,11 @@ class _Place(NamedTuple):
     @property
     def path(self) -> Path:
         return self.folder / log_name(*self.name)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether the log is of the present format; an older one is converted."""
+        return self.name.version >= SESSION_FORMAT_VERSION
 
 
 class JsonlStore(SessionLogStore):
@@ -89,11 +97,14 @@ class JsonlStore(SessionLogStore):
     def open(self, session_id: SessionId, access: Access) -> SessionLog:
         place = self._find(session_id)
         if access == "read":
-            return self._read_log(place)
+            return self._read_log(place) if place.is_native else self._read_old_log(place)
         lease = Lease.acquire(place.folder, session_id)
         try:
             # Looked at again: another writer may have published a later generation meanwhile.
-            return LogWriter.resume(self._read_log(self._find(session_id)), lease)
+            place = self._find(session_id)
+            if not place.is_native:
+                place = self._publish(place)
+            return LogWriter.resume(self._read_log(place), lease)
         except BaseException:
             lease.release()
             raise
@@ -122,15 +133,34 @@ class JsonlStore(SessionLogStore):
         return SessionListing(sessions=tuple(sessions.values()), problems=tuple(problems))
 
     def _read_log(self, place: _Place) -> LogReader:
-        reader = LogReader(self._native(place), self.compression)
+        reader = LogReader(self._usable(place), self.compression)
         self._check_identity(place, reader.header)
         return reader
 
+    def _read_old_log(self, place: _Place) -> OldLogReader:
+        self._usable(place)
+        reader = OldLogReader(place.folder, place.name)
+        self._check_identity(place, reader.header)
+        return reader
+
+    def _publish(self, place: _Place) -> _Place:
+        """Write what an old log becomes, or find that somebody else did it meanwhile."""
+        self._usable(place)
+        log = convert(place.folder, place.name)
+        self._check_identity(place, log.header)
+        with contextlib.suppress(FileExistsError):
+            publish_converted(place.folder, place.name, log)
+        return self._find(log.header.id)
+
     def _snapshot(self, place: _Place) -> SessionPersistenceSnapshot:
-        path = self._native(place)
+        path = self._usable(place)
         # The revision first: if the log grows meanwhile, the next look sees another one.
         status = path.stat()
-        header = parse_header(read_header_line(path, self.compression), path)
+        line = read_header_line(path, self.compression)
+        if place.is_native:
+            header = parse_header(line, path)
+        else:
+            header = parse_old_header(line, place.name.version, path)
         self._check_identity(place, header)
         return SessionPersistenceSnapshot(
             header=header, revision=revision_of(status), size_bytes=status.st_size
@@ -176,7 +206,7 @@ class JsonlStore(SessionLogStore):
             if name == NO_CWD or (name.startswith("--") and name.endswith("--")):
                 yield folder
 
-    def _native(self, place: _Place) -> Path:
+    def _usable(self, place: _Place) -> Path:
         """The path of a log that this build and this root's encoding can use."""
         version, compression = place.name
         if compression != self.compression:
@@ -185,16 +215,8 @@ class JsonlStore(SessionLogStore):
                 f"open it with a store of compression = {compression!r}",
                 str(place.path),
             )
-        if version != SESSION_FORMAT_VERSION:
-            advice = (
-                "a newer build wrote it: upgrade to read it"
-                if version > SESSION_FORMAT_VERSION
-                else "it is an older format: import it first"
-            )
-            raise SessionFormatUnsupportedError(
-                f"session format {version} is not format {SESSION_FORMAT_VERSION}: {advice}",
-                str(place.path),
-            )
+        if version > SESSION_FORMAT_VERSION:
+            raise wrong_version(version, version, place.path)
         return place.path
 
     def _check_identity(self, place: _Place, header: SessionHeader) -> None:

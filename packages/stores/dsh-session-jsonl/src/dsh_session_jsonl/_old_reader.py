@@ -1,0 +1,174 @@
+"""Reading a log of formats 0 to 3, and publishing what it becomes beside it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from typing_extensions import override
+
+from dsh_session import (
+    SESSION_FORMAT_VERSION,
+    SessionEvent,
+    SessionHeader,
+    inherited_count_of,
+)
+from dsh_session_jsonl._encoding import framed, header_line
+from dsh_session_jsonl._old_scan import OldLogScan
+from dsh_session_jsonl._reader import LogReader, revision_of
+from dsh_session_jsonl.durable_files import publish
+from dsh_session_jsonl.layout import LogName, log_name
+from dsh_session_persistence import SessionLog, SessionPersistenceError, SessionStorageError
+
+_ATTEMPTS: Final = 5
+"""Readings of a file that somebody changes meanwhile."""
+
+
+class ConvertedLog(NamedTuple):
+    """An old log in the present format, in memory."""
+
+    header: SessionHeader
+    events: Sequence[SessionEvent]
+    rows: bytes
+    """The events as stored rows."""
+
+    revision: str
+    """Of the file it was read from."""
+
+
+def convert(folder: Path, name: LogName) -> ConvertedLog:
+    """Read and convert the whole file, once it stands still; nothing is written.
+
+    Raises:
+        SessionFormatUnsupportedError: It says what the present format cannot say.
+        SessionPersistenceCorruptionError: It is no valid log of its own format.
+    """
+    path = folder / log_name(*name)
+    attempt = 1
+    while True:
+        revision = revision_of(path.stat())
+        scan = OldLogScan(path, name)
+        try:
+            scan.feed(path.read_bytes())
+        except SessionPersistenceError:
+            if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
+                raise
+        else:
+            if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
+                return ConvertedLog(scan.header, scan.events, b"".join(scan.lines), revision)
+        attempt += 1
+
+
+def publish_converted(folder: Path, name: LogName, log: ConvertedLog) -> None:
+    """Make the log of the present format appear beside the old one, which stays as it is.
+
+    The caller holds the lease of the folder.
+
+    Raises:
+        FileExistsError: Somebody else published one; it is untouched.
+        SessionStorageError: It cannot be written, the old log changed since it was read, or what
+            was written reads back differently; no new file remains.
+    """
+    target = folder / log_name(SESSION_FORMAT_VERSION, name.compression)
+    source = folder / log_name(*name)
+    if revision_of(source.stat()) != log.revision:
+        raise SessionStorageError("an older build is writing this log: try again", str(source))
+    data = framed(header_line(log.header), name.compression)
+    data += framed(log.rows, name.compression) if log.rows else b""
+    try:
+        publish(target, data)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise SessionStorageError(
+            "the converted log could not be written; the old one is as it was",
+            str(target),
+            cause=error,
+        ) from error
+    _verify(target, name, log)
+
+
+def _verify(target: Path, name: LogName, log: ConvertedLog) -> None:
+    cause: Exception | None = None
+    try:
+        reader = LogReader(target, name.compression)
+        if reader.header == log.header and list(reader.read()) == list(log.events):
+            return
+    except (SessionPersistenceError, OSError) as error:
+        cause = error
+    target.unlink(missing_ok=True)
+    raise SessionStorageError(
+        "the converted log reads back differently and was removed; the old one is as it was",
+        str(target),
+        cause=cause,
+    )
+
+
+class OldLogReader(SessionLog):
+    """A log of an older format opened for reading; follows to its successor once there is one."""
+
+    def __init__(self, folder: Path, name: LogName) -> None:
+        """Convert the log once; raises as `read`."""
+        self._folder = folder
+        self._name = name
+        self._log = convert(folder, name)._replace(rows=b"")
+        self._inherited = inherited_count_of(self._log.events)
+        self._successor: LogReader | None = None
+
+    @property
+    @override
+    def header(self) -> SessionHeader:
+        return self._log.header
+
+    @property
+    @override
+    def inherited_event_count(self) -> int:
+        return self._inherited
+
+    @property
+    @override
+    def end(self) -> int:
+        return len(self._log.events)
+
+    @property
+    @override
+    def materialized(self) -> bool:
+        return True
+
+    @property
+    @override
+    def path(self) -> Path | None:
+        if self._successor is not None:
+            return self._successor.path
+        return self._folder / log_name(*self._name)
+
+    @override
+    def read(self) -> Sequence[SessionEvent]:
+        events = self._newest()
+        if len(events) >= len(self._log.events):
+            self._log = self._log._replace(events=events)
+        return self._log.events
+
+    @override
+    def append(self, events: Sequence[SessionEvent]) -> None:
+        raise NotImplementedError("a log for reading only")
+
+    @override
+    def flush(self) -> None:
+        raise NotImplementedError("a log for reading only")
+
+    @override
+    def close(self) -> None:
+        """Nothing is held open between two reads."""
+
+    def _newest(self) -> Sequence[SessionEvent]:
+        successor = self._folder / log_name(SESSION_FORMAT_VERSION, self._name.compression)
+        if self._successor is None and successor.exists():
+            self._successor = LogReader(successor, self._name.compression)
+        if self._successor is not None:
+            return self._successor.read()
+        source = self._folder / log_name(*self._name)
+        if revision_of(source.stat()) != self._log.revision:
+            fresh = convert(self._folder, self._name)
+            if len(fresh.events) >= len(self._log.events):
+                self._log = fresh._replace(rows=b"")
+        return self._log.events
