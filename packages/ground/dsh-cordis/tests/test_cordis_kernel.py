@@ -4,7 +4,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, ClassVar
 
 import anyio
 import anyio.lowlevel
@@ -19,8 +19,12 @@ from dsh_cordis import (
     Handle,
     InactiveError,
     InternalStatus,
+    Parallel,
     Service,
     ServiceConflict,
+    ServiceUnavailable,
+    create_scope,
+    scope_of,
 )
 from dsh_cordis.testing import ErrorRecorder, assert_unloaded
 
@@ -323,3 +327,187 @@ async def test_K25_the_log_carries_the_fiber_and_in_a_service_the_service(
     lines = capsys.readouterr().out.splitlines()
     assert "consumer" in next(line for line in lines if "said.by.plugin" in line)
     assert "logging_service" in next(line for line in lines if "said.by.service" in line)
+
+
+async def test_K14_a_failing_provider_takes_its_dependents_down_first(ctx: Context) -> None:
+    log: list[str] = []
+    go = anyio.Event()
+
+    def provider(ctx: Context) -> object:
+        async def task() -> None:
+            await go.wait()
+            raise RuntimeError("task")
+
+        ctx.provide("thing", 1)
+        ctx.spawn(task)
+        return lambda: log.append("provider")
+
+    def chain(name: str, needs: str) -> Any:
+        def body(ctx: Context) -> object:
+            ctx.provide(name, 1)
+
+            async def undo() -> None:
+                await anyio.lowlevel.checkpoint()
+                log.append(name)
+
+            return undo
+
+        body.inject = [needs]  # type: ignore[attr-defined]  # how a function declares its needs
+        return body
+
+    fiber = ctx.plugin(provider)
+    ctx.plugin(chain("middle", "thing"))
+    last = ctx.plugin(chain("last", "middle"))
+    with anyio.fail_after(5):
+        await last.active()
+        go.set()
+        await anyio.wait_all_tasks_blocked()
+        with pytest.raises(RuntimeError, match="task"):
+            await fiber
+    assert log == ["last", "middle", "provider"]
+    assert (fiber.state, last.state) == (FiberState.FAILED, FiberState.PENDING)
+
+
+async def test_K14_independent_dependents_unwind_side_by_side(ctx: Context) -> None:
+    meeting = [anyio.Event(), anyio.Event()]
+
+    def dependent(ctx: Context, own: int) -> object:
+        async def undo() -> None:
+            meeting[own].set()
+            await meeting[1 - own].wait()
+
+        return undo
+
+    dependent.inject = ["thing"]  # type: ignore[attr-defined]  # how a function declares its needs
+    claim = ctx.provide("thing", 1)
+    ctx.plugin(dependent, 0)
+    ctx.plugin(dependent, 1)
+    with anyio.fail_after(5):
+        await ctx.settled()
+        await claim()
+
+
+async def test_K34_two_definitions_that_share_one_function_stay_apart(ctx: Context) -> None:
+    seen: list[str] = []
+
+    def shared(ctx: Context) -> None:
+        seen.append(ctx.fiber.name)
+
+    class Definition:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.apply = shared
+
+    first, second = Definition("first"), Definition("second")
+    fibers = [ctx.plugin(first), ctx.plugin(second)]
+    await ctx.settled()
+    await ctx.unplug(first)
+    assert seen == ["first", "second"]
+    assert [fiber.state.value for fiber in fibers] == ["disposed", "active"]
+
+
+async def test_K44_an_overtaken_update_shares_the_newer_outcome(ctx: Context) -> None:
+    def body(ctx: Context, config: str) -> None:
+        if config == "bad":
+            raise RuntimeError(config)
+
+    fiber = ctx.plugin(body, "good")
+    await fiber
+    first = fiber.update("fine")
+    second = fiber.update("bad")
+    with anyio.fail_after(5):
+        for outcome in (first, second):
+            with pytest.raises(RuntimeError, match="bad"):
+                await outcome
+        await fiber.update("good")
+    assert fiber.state is FiberState.ACTIVE
+
+
+async def test_K53_dispose_does_not_wait_for_calls_in_somebody_elses_dispatch(
+    ctx: Context,
+) -> None:
+    release = anyio.Event()
+    log: list[str] = []
+
+    class Together(Parallel, frozen=True):
+        """All at once."""
+
+        name: ClassVar[str] = "kernel-test/together"
+
+    def body(ctx: Context) -> None:
+        async def listen(event: Together) -> None:
+            await release.wait()
+            with pytest.raises(InactiveError):
+                ctx.effect(lambda: None)
+            log.append("went on")
+
+        ctx.on(Together, listen)
+
+    fiber = ctx.plugin(body)
+    await fiber
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ctx.parallel, Together())
+            await anyio.wait_all_tasks_blocked()
+            await fiber.dispose()
+            log.append("disposed")
+            release.set()
+    assert log == ["disposed", "went on"]
+
+
+async def test_K62_an_unload_started_inside_a_set_up_waits_for_what_it_collects(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+
+    def body(ctx: Context) -> None:
+        def composite() -> Iterator[object]:
+            yield lambda: log.append("first undone")
+            ctx.fiber.dispose()
+            log.append("set-up ends")
+            yield lambda: log.append("second undone")
+
+        ctx.effect(composite)
+
+    fiber = ctx.plugin(body)
+    with anyio.fail_after(5):
+        await fiber
+    assert fiber.state is FiberState.DISPOSED
+    assert log == ["set-up ends", "second undone", "first undone"]
+
+
+async def test_K39_a_body_that_goes_on_after_its_disposal_runs_into_a_quiet_refusal(
+    ctx: Context,
+) -> None:
+    recorder = ErrorRecorder(ctx)
+
+    def body(ctx: Context) -> None:
+        ctx.fiber.dispose()
+        ctx.effect(lambda: None)
+
+    fiber = ctx.plugin(body)
+    with anyio.fail_after(5):
+        await fiber
+    assert (fiber.state, recorder.errors) == (FiberState.DISPOSED, [])
+
+
+async def test_K19_K20_views_made_through_scopes_keep_owner_and_config(ctx: Context) -> None:
+    key = object()
+
+    class Registry(Service):
+        key = "registry_service"
+
+        def owner(self) -> tuple[object, dict[str, object]]:
+            return scope_of(self.ctx), self.intercepted()
+
+    ctx.plugin(Registry)
+    await ctx.settled()
+    scope = create_scope(ctx.intercept("registry_service", {"a": 1}), key)
+    assert scope.ctx.registry_service.owner() == (key, {"a": 1})
+    assert ctx.registry_service.owner() == (None, {})
+
+    def below(ctx: Context) -> None:
+        with pytest.raises(ServiceUnavailable):
+            _ = ctx.registry_service
+
+    await scope.ctx.plugin(below)

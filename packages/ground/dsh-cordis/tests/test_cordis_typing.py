@@ -7,6 +7,7 @@ from textwrap import dedent
 from mypy import api
 
 SAMPLE = '''
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import ClassVar
 
@@ -65,6 +66,13 @@ class Porter(Service):
         return len(guest)
 
 
+class Lock(Service, ABC):
+    key: ClassVar[str] = "lock"
+
+    @abstractmethod
+    def turn(self) -> int: ...
+
+
 class Needs(Context):
     porter: Porter
     lift: "Porter | None" = None
@@ -109,6 +117,9 @@ def apply(ctx: Needs, config: dict[str, str]) -> object:
     found = ctx.get(Porter)
     if found is not None:
         found.greet("me")
+    lock = ctx.get(Lock)
+    if lock is not None:
+        print(lock.turn() + 1)
     fiber: Fiber = ctx.plugin(apply, {"a": "b"})
     scope = create_scope(ctx, object())
     scope.ctx.emit(Opened(door=1), target=Target(1, lambda owner: owner.fiber is fiber))
@@ -145,6 +156,8 @@ async def check(ctx: Needs) -> None:
     ctx.on(Feed, not_a_stream)  # error
     ctx.on(int, opened)  # error
     ctx.porter.nope()  # error
+    ctx.get(Lock).turn()  # error
+    ctx.get(int)  # error
     ctx.lift.greet("me")  # error
     ctx.emit(Opened(door="front"))  # error
     ctx.emit(Closing(door=1))  # error

@@ -56,6 +56,7 @@ class Node(Handle):
     activation: "Activation"
     own_name: str | None
     queued: bool
+    transparent: bool
     opaque = True
 
     def fibers_below(self) -> "Iterator[Node]":
@@ -203,6 +204,13 @@ class Activation(Owner):
                 return None
             activation = above.activation
         return None
+
+    def reader(self) -> Node:
+        """The fiber whose declarations count here; a scope reads as the plugin that made it."""
+        activation = self
+        while activation.fiber.transparent and activation.mount is not None:
+            activation = (activation.mount.resolver or activation.mount).activation
+        return activation.fiber
 
     def release(self) -> None:
         """The activation has ended: let the providers of what it captured go on."""

@@ -79,6 +79,7 @@ class FiberMachine(Node):
         self.ports = ports
         self.definition = definition
         self.own_name = definition.name
+        self.transparent = definition.transparent
         self.mount = mount
         self.parent = None if mount is None else mount.activation.fiber
         self.config = config

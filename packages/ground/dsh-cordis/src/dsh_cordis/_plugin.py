@@ -24,7 +24,7 @@ def _no_body(ctx: object, config: object) -> None:
 class Definition:
     """A plugin as the kernel sees it."""
 
-    __slots__ = ("model", "name", "optional", "plugin", "required", "run")
+    __slots__ = ("model", "name", "optional", "plugin", "required", "run", "transparent")
 
     def __init__(
         self,
@@ -34,8 +34,11 @@ class Definition:
         required: Mapping[str, object] | None = None,
         optional: Iterable[str] = (),
         model: object = None,
+        *,
+        transparent: bool = False,
     ) -> None:
         self.plugin = plugin
+        self.transparent = transparent
         self.name = name
         self.run = run
         self.required = dict(required or {})

@@ -344,14 +344,14 @@ class Context:
         self._tree.claims.changed_key(key)
 
     @overload
-    def get(self, key: type[S]) -> S | None: ...
+    def get(self, key: Callable[..., S]) -> S | None: ...  # `type[S]` would refuse abstract classes
 
     @overload
     def get(self, key: str) -> Any: ...  # a service of any class
 
-    def get(self, key: str | type[Viewable]) -> object:
-        """The service of an active plugin in this realm, or None; must not be kept over awaits."""
-        name = key if isinstance(key, str) else key.key
+    def get(self, key: str | Callable[..., Viewable]) -> object:
+        """The service of an active plugin in this realm, or None; not to be kept over awaits."""
+        name = key if isinstance(key, str) else cast("type[Viewable]", key).key
         place = self._place.resolver or self._place
         claim = self._tree.claims.get(place.pair(name))
         if claim is None or not claim.public or not claim.is_available(self._place):
@@ -363,24 +363,19 @@ class Context:
             raise AttributeError(name)
         place = self._place.resolver or self._place
         claim = place.activation.find(place, name)
-        if claim is None and self._reads_live(place, name):
-            return self._get_or_raise(name)
         if claim is None:
-            raise ServiceUnavailable(name, self.fiber.name, declared=name in self.fiber.required)
+            return self._read_live(cast("Fiber", place.activation.reader()), name)
         value = self._seen(claim)
         self.__dict__[name] = value
         claim.cached_in.add(self)
         return value
 
-    def _reads_live(self, place: Place, name: str) -> bool:
-        """Whether a read of `name` is evaluated at every read: at the root, and optional keys."""
-        fiber = cast("Fiber", place.activation.fiber)
-        return place.activation.mount is None or name in fiber.definition.optional
-
-    def _get_or_raise(self, name: str) -> object:
-        value = self.get(name)
-        if value is None and name not in self.fiber.definition.optional:
-            raise ServiceUnavailable(name, self.fiber.name, declared=False)
+    def _read_live(self, reader: Fiber, name: str) -> object:
+        """What is evaluated at every read: optional keys, and everything at the root."""
+        optional = name in reader.definition.optional
+        value = self.get(name) if optional or reader.parent is None else None
+        if value is None and not optional:
+            raise ServiceUnavailable(name, reader.name, declared=name in reader.required)
         return value
 
     def _seen(self, claim: Claim) -> object:

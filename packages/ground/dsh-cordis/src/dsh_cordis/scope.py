@@ -71,7 +71,7 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
     ctx._tree.kernel.require_host("create_scope")
     record = record_for(key)
     binding = None if parent is None else bind_scope_parent(key, parent)
-    definition = Definition(record, None)
+    definition = Definition(record, None, transparent=True)
     try:
         fiber = ctx._mount(definition, None, ctx._place.but(scope=record))
     except BaseException:
