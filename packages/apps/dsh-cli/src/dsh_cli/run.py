@@ -51,13 +51,10 @@ async def _open(
     ctx: CliContext, options: RunOptions, choice: ProviderChoice | None
 ) -> tuple[AgentHandle, ProviderChoice]:
     if choice is not None:
-        _need_model(choice)
-        await mount_provider(ctx, choice)
+        choice = await mount_provider(ctx, choice)
         return await create_agent(ctx, options.folder, choice), choice
     handle = await resume_agent(ctx, options.folder, options.resume or "")
-    choice = _choice_for(handle.agent, options)
-    _need_model(choice)
-    await mount_provider(ctx, choice)
+    choice = await mount_provider(ctx, _choice_for(handle.agent, options))
     current = handle.agent.model.current()
     if current is None or (current.provider, current.model) != (choice.route, choice.model):
         handle.agent.model.select(ModelSelection(provider=choice.route, model=choice.model or ""))
@@ -73,10 +70,3 @@ def _choice_for(agent: Agent, options: RunOptions) -> ProviderChoice:
         except CliError:
             pass  # its key or package is gone; another provider may carry the session on
     return choose_provider(options.provider, options.model, os.environ)
-
-
-def _need_model(choice: ProviderChoice) -> None:
-    if not choice.model:
-        raise CliError(
-            f"the provider {choice.route!r} has no default model: name one with --model", "NO_MODEL"
-        )

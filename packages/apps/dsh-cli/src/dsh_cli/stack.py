@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 import dsh_fs
 import dsh_session_jsonl
 from dsh_agent import Agent
@@ -45,11 +47,11 @@ async def mounted_stack(
         yield ctx
 
 
-async def mount_provider(ctx: CliContext, choice: ProviderChoice) -> None:
-    """Mount the plugin of `choice` and see that its route is served.
+async def mount_provider(ctx: CliContext, choice: ProviderChoice) -> ProviderChoice:
+    """Mount the plugin of `choice`, see that its route is served, and settle the model.
 
     Raises:
-        CliError: Nothing mounted serves the route.
+        CliError: Nothing mounted serves the route, or it lists no model and none was named.
     """
     plugin = load_plugin(choice)
     if plugin is not None:
@@ -63,6 +65,14 @@ async def mount_provider(ctx: CliContext, choice: ProviderChoice) -> None:
             f"'local'; plugin rows of dsh.toml serve {served}",
             "UNKNOWN_PROVIDER",
         )
+    if choice.model is not None:
+        return choice
+    listed = await ctx.llm.list_models(choice.route)
+    if not listed:
+        raise CliError(
+            f"the provider {choice.route!r} lists no models: name one with --model", "NO_MODEL"
+        )
+    return msgspec.structs.replace(choice, model=listed[0].id)
 
 
 async def equip(ctx: CliContext, agent: Agent, choice: ProviderChoice, *, tools: bool) -> None:
