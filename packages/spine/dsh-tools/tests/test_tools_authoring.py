@@ -427,3 +427,13 @@ def test_griffe_is_loaded_only_for_docstrings_that_describe_parameters() -> None
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+async def test_T33_a_body_may_use_what_is_assigned_after_the_decoration() -> None:
+    @tool
+    async def later() -> str:
+        """Says what comes later."""
+        return word
+
+    word = "hi"
+    assert await later() == "hi"

@@ -5,6 +5,8 @@ runs calls, the events are where policies take part.
 """
 
 from ._codecs import Number
+from ._results import failure as tool_failure
+from ._results import failure_of as tool_failure_of
 from ._threads import MAX_THREADS, ThreadGivenUpError
 from ._visibility import Guard
 from .authoring import FunctionTool, tool
@@ -96,5 +98,7 @@ __all__ = [
     "assert_json_schema",
     "assert_object_json_schema",
     "tool",
+    "tool_failure",
+    "tool_failure_of",
     "validate",
 ]

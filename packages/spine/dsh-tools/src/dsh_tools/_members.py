@@ -1,9 +1,11 @@
 """What an annotated class or function declares: names, resolved annotations, what is required."""
 
+import contextlib
 import dataclasses
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
+from types import FunctionType
 from typing import (
     Annotated,
     Any,
@@ -40,8 +42,18 @@ def resolve_hints(target: Any) -> dict[str, Any]:  # any class or function, any 
     """Annotations of a class or function, postponed ones evaluated, with their metadata."""
     names = dict(_JSON_NAMES)
     if inspect.isfunction(target):
-        names.update(inspect.getclosurevars(target).nonlocals)
+        names.update(_closure(target))
     return get_type_hints(target, localns=names, include_extras=True)
+
+
+def _closure(function: FunctionType) -> dict[str, object]:
+    """What the function takes from its surroundings, as far as that has a value yet."""
+    found: dict[str, object] = {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):  # a body may use what is assigned after decorating
+            found[name] = cell.cell_contents
+    return found
 
 
 def is_model(cls: type) -> bool:
