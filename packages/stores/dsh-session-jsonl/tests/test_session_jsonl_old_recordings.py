@@ -179,7 +179,7 @@ def test_S189_a_message_before_the_first_step_is_refused(tmp_path: Path, name: s
         with pytest.raises(
             SessionFormatUnsupportedError, match=f"'user/message' at seq {seq}: .*before the first"
         ):
-            store.open(SessionId(str(rows[0]["id"])), access)  # type: ignore[arg-type]  # both accesses
+            store.open(SessionId(str(rows[0]["id"])), access)
     names = {entry.name for entry in path.parent.iterdir()}
     assert names <= {path.name, "session.lock"}
     assert len(store.list().sessions) == 1, "the header alone can be converted"

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import structlog
+from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
 from dsh_session import (
@@ -18,6 +20,8 @@ from dsh_session_jsonl._reader import LogReader, revision_of
 from dsh_session_jsonl.durable_files import publish
 from dsh_session_jsonl.layout import LogName, log_name
 from dsh_session_persistence import SessionLog, SessionPersistenceError, SessionStorageError
+
+log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 _ATTEMPTS: Final = 5
 """Readings of a file that somebody changes meanwhile."""
@@ -54,11 +58,13 @@ def convert(folder: Path, name: LogName) -> ConvertedLog:
                 raise
         else:
             if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
+                if scan.unpaired:
+                    log.warning("session.import.unpaired", path=str(path), seqs=scan.unpaired)
                 return ConvertedLog(scan.header, scan.events, b"".join(scan.lines), revision)
         attempt += 1
 
 
-def publish_converted(folder: Path, name: LogName, log: ConvertedLog) -> None:
+def publish_converted(folder: Path, name: LogName, converted: ConvertedLog) -> None:
     """Make the log of the present format appear beside the old one, which stays as it is.
 
     The caller holds the lease of the folder.
@@ -70,10 +76,10 @@ def publish_converted(folder: Path, name: LogName, log: ConvertedLog) -> None:
     """
     target = folder / log_name(SESSION_FORMAT_VERSION, name.compression)
     source = folder / log_name(*name)
-    if revision_of(source.stat()) != log.revision:
+    if revision_of(source.stat()) != converted.revision:
         raise SessionStorageError("an older build is writing this log: try again", str(source))
-    data = framed(header_line(log.header), name.compression)
-    data += framed(log.rows, name.compression) if log.rows else b""
+    data = framed(header_line(converted.header), name.compression)
+    data += framed(converted.rows, name.compression) if converted.rows else b""
     try:
         publish(target, data)
     except FileExistsError:
@@ -84,14 +90,14 @@ def publish_converted(folder: Path, name: LogName, log: ConvertedLog) -> None:
             str(target),
             cause=error,
         ) from error
-    _verify(target, name, log)
+    _verify(target, name, converted)
 
 
-def _verify(target: Path, name: LogName, log: ConvertedLog) -> None:
+def _verify(target: Path, name: LogName, converted: ConvertedLog) -> None:
     cause: Exception | None = None
     try:
         reader = LogReader(target, name.compression)
-        if reader.header == log.header and list(reader.read()) == list(log.events):
+        if (reader.header, list(reader.read())) == (converted.header, list(converted.events)):
             return
     except (SessionPersistenceError, OSError) as error:
         cause = error

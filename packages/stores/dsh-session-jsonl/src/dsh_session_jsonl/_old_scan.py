@@ -21,6 +21,7 @@ from dsh_session_jsonl._lines import Damage, LineScan
 from dsh_session_jsonl._scan import header_value, wrong_version
 from dsh_session_jsonl.formats import (
     BrokenRowError,
+    CallPairs,
     CannotConvertError,
     Chain,
     Row,
@@ -45,6 +46,7 @@ class OldLogScan(LineScan):
         self.lines: list[bytes] = []
         """The rows of the present format, each with its line end."""
 
+        self._pairs = CallPairs()
         self._version = name.version
         self._read = 0
         self._chain: Chain | None = None
@@ -57,6 +59,11 @@ class OldLogScan(LineScan):
         if self._header is None:
             raise self._corrupt("the log has no complete header line", line=1)
         return self._header
+
+    @property
+    def unpaired(self) -> list[int]:
+        """Seqs of the events at which calls and results do not pair."""
+        return self._pairs.broken_at
 
     @property
     @override
@@ -132,6 +139,7 @@ class OldLogScan(LineScan):
                 ) from error
             except (InvalidLogError, InvalidEventError, ValueError) as error:
                 raise self._converted_wrong(error, row) from error
+            self._pairs.push(row)
             self.events.append(event)
             self.lines.append(line + b"\n")
 

@@ -18,9 +18,9 @@ class OldFormatError(HarnessError):
     """
 
     def __init__(self, rule: str, code: str, event_type: str | None, seq: int | None) -> None:
-        name = "row" if event_type is None else f"event {event_type!r}"
         place = "" if seq is None else f" at seq {seq}"
-        super().__init__(f"{name}{place}: {rule}", code)
+        prefix = "" if event_type is None else f"event {event_type!r}{place}: "
+        super().__init__(f"{prefix}{rule}", code)
         self.event_type = event_type
         self.seq = seq
         self.rule = rule

@@ -49,12 +49,15 @@ class ZeroToOne:
             return row._replace(data=self._compacting(row, fields(row)))
         if row.type == "user/message" and self._compaction is not None:
             return row._replace(data=_checkpoint(fields(row), self._compaction))
+        if row.type == "turn/start":
+            self._retries, self._last_retry = {}, None
         if row.type == "session/end-seed":
             self._compaction = None
         return row
 
     def _retry(self, row: Row, data: Json) -> Json:
         if "retryId" in data:
+            self._last_retry = str(data["retryId"])
             return data
         if row.type == "llm/retry":
             keys = ("turn", "step", "provider", "policyKey")
@@ -63,20 +66,18 @@ class ZeroToOne:
             self._last_retry = self._retries.setdefault(chain, name)
         if self._last_retry is None:
             raise broken(row, "a retry starts, and none was announced")
-        return {"retryId": self._last_retry, **data}
+        return {**data, "retryId": self._last_retry}
 
     def _compacting(self, row: Row, data: Json) -> Json:
         if row.type == "compaction/start":
-            named = "compactionId" in data
-            self._compaction = None if named else f"legacy-compaction:{self._session}:{row.seq}"
+            known = data.get("compactionId", f"legacy-compaction:{self._session}:{row.seq}")
+            self._compaction = known if isinstance(known, str) and known else None
         group = self._compaction
         if row.type == "compaction/end":
             self._compaction = None
-        if group is None:
+        if group is None or "compactionId" in data:
             return data
-        if "compactionId" in data:
-            raise broken(row, "the compaction it belongs to was started without an id")
-        return {"compactionId": group, **data}
+        return {**data, "compactionId": group}
 
 
 def _checkpoint(data: Json, group: str) -> Json:

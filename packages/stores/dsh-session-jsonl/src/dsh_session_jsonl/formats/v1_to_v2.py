@@ -81,7 +81,7 @@ class OneToTwo:
         yield from self._settle()
         if self._cut is not None and self._cut >= self._seen:
             if self._cut > self._seen:
-                rule = f"the header counts {self._cut} inherited events, the log has {self._seen}"
+                rule = f"the header counts {self._cut} inherited events, the log holds {self._seen}"
                 raise BrokenRowError(rule)
             yield from self._emit(self._marker(self._seen))
 

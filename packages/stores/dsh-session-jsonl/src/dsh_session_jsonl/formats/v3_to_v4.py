@@ -62,8 +62,6 @@ def _converted(row: Row) -> Row:
             row = _with_stream(row)
         case _:
             pass
-    if row.type == "developer/message":
-        return row
     return with_messages(row, partial(native_message, row))
 
 
