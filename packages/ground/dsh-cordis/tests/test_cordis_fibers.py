@@ -2,6 +2,7 @@ import gc
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
+from traceback import walk_tb
 from types import ModuleType
 from typing import Any
 
@@ -244,6 +245,13 @@ async def test_K39_a_pointless_load_is_cancelled_and_unwound(ctx: Context) -> No
             log.append("swallowed")
         return lambda: log.append("returned undone")
 
+    def wished_before_it_began(ctx: Context) -> object:
+        ctx.fiber.dispose()
+        return cancelled(ctx)
+
+    never = ctx.plugin(wished_before_it_began)
+    with anyio.fail_after(5):
+        await never
     for body in (cancelled, swallows):
         fiber = ctx.plugin(body)
         await anyio.wait_all_tasks_blocked()
@@ -697,9 +705,10 @@ async def test_K57_one_error_passes_a_thousand_awaiting_parents(ctx: Context) ->
         return body
 
     recorder = ErrorRecorder(ctx)
-    with anyio.fail_after(30), pytest.raises(BoomError):
+    with anyio.fail_after(30), pytest.raises(BoomError) as caught:
         await ctx.plugin(level(1))
     assert len(recorder.errors) == 1
+    assert len(list(walk_tb(caught.value.__traceback__))) < 50
 
 
 async def test_a_fiber_as_a_context_manager_waits_for_active_and_disposes(ctx: Context) -> None:

@@ -4,6 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context, ContextVar
 from enum import Enum
+from types import TracebackType
 from typing import Final, Literal
 from weakref import WeakSet
 
@@ -41,7 +42,7 @@ class Frame:
         self.activation = activation
         self.is_task = is_task
         self.awaiting: list[Node] = []
-        self.inherited: list[BaseException] = []
+        self.inherited: list[tuple[BaseException, TracebackType | None]] = []
 
 
 frame_var: ContextVar[Frame | None] = ContextVar("dsh_cordis_frame", default=None)
@@ -160,6 +161,7 @@ class Activation(Owner):
         self.claims: dict[Pair, Claim] = {}
         self.captured: dict[Pair, Claim] = {}
         self.error: Exception | None = None
+        self.traceback: TracebackType | None = None
         self.frame = Frame(self)
         self.place = Place(self) if mount is None else fiber.place_for(self, mount)
         self.ctx: object = None

@@ -167,7 +167,7 @@ class FiberCore(FiberMachine):
         assert self.error is not None
         frame = frame_var.get()
         if frame is not None and not frame.is_task:
-            frame.inherited.append(self.error)
+            frame.inherited.append((self.error, self._traceback))
         # One error may pass a thousand awaiting parents; its traceback must not grow with each.
         raise self.error.with_traceback(self._traceback)
 

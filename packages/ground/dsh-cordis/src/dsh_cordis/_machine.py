@@ -276,7 +276,11 @@ class FiberMachine(Node):
         return None
 
     def _body_failed(self, activation: Activation, error: Exception) -> None:
-        known = any(error is seen for seen in activation.frame.inherited)
+        known = False
+        activation.traceback = error.__traceback__
+        for seen, traceback in activation.frame.inherited:
+            if seen is error:
+                known, activation.traceback = True, traceback
         # A body that goes on after its own end was wished runs into refusals; that is no failure.
         refused = activation.closed and isinstance(error, InactiveError)
         if not known and not refused:
@@ -376,7 +380,7 @@ class FiberMachine(Node):
         if self._dying:
             self._become_disposed()
         elif error is not None and not self._again:
-            self.error, self._traceback = error, error.__traceback__
+            self.error, self._traceback = error, activation.traceback or error.__traceback__
             self._failed_with = ids
             self._set_state(FiberState.FAILED)
         else:
