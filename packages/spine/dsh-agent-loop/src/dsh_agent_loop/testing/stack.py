@@ -1,4 +1,4 @@
-"""For tests of agents: a scripted model, a recorder, and a stack around one agent."""
+"""A scripted model, and a whole stack around one agent."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -44,8 +44,9 @@ from dsh_tools import (
     ToolRegistry,
 )
 
-from .invariant import invariant
-from .recording import Recorder, line_of, text_of
+from dsh_agent_loop.invariant import invariant
+
+from .recording import Recorder
 
 Step = StreamChunk | Callable[[], object]
 """A chunk, or something to do before the next one; an awaitable it returns is awaited."""
@@ -193,17 +194,3 @@ async def loop_stack(
         stack.recorder.take()
         yield stack
 
-
-__all__ = [
-    "LoopStack",
-    "Recorder",
-    "ScriptedModel",
-    "Step",
-    "call",
-    "cut",
-    "fail",
-    "line_of",
-    "loop_stack",
-    "say",
-    "text_of",
-]
