@@ -1,0 +1,105 @@
+"""Confining commands with bubblewrap. Upstream: packages/sandbox/sandbox-local/src/bubblewrap.ts.
+
+The command sees the whole file system, read-only but for what its mode allows, and only its own
+processes: through those of others it could reach file systems that are not read-only.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+import anyio
+
+from .types import Finished
+
+PROGRAM: Final = "bwrap"
+_PROBE_TIMEOUT_S: Final = 10
+_DENIALS: Final = (b"Read-only file system", b"read-only file system", b"EROFS")
+_PREFIX: Final = b"bwrap: "
+
+
+class _Policy(Protocol):
+    # The policy class stands above this module.
+    @property
+    def mode(self) -> str: ...
+    @property
+    def root(self) -> str: ...
+
+
+class Bubblewrap:
+    """Uses `bwrap` where it is installed and may make namespaces."""
+
+    def __init__(self) -> None:
+        self._program: str | None = None
+
+    async def usable(self) -> bool:
+        """True if it can confine; a failure is not remembered, since it may be installed later."""
+        if self._program is None:
+            program = shutil.which(PROGRAM)
+            if program is not None and await _works(program):
+                self._program = program
+        return self._program is not None
+
+    def confine(self, argv: Sequence[str], policy: _Policy) -> "WrappedCommand":
+        """Wrap a command; `usable` was asked before."""
+        writable: list[str] = []
+        if policy.mode == "workspace-write":
+            folders = (
+                "/tmp",
+                os.path.realpath(tempfile.gettempdir()),
+                policy.root,
+            )  # the rule names it
+            for folder in dict.fromkeys(folders):
+                writable += ["--bind", folder, folder]
+        return WrappedCommand([*_frame(self._program or PROGRAM, writable), "--", *argv])
+
+
+class WrappedCommand:
+    """A command behind bubblewrap."""
+
+    enforcement: Literal["full", "partial"] = "full"
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.argv = argv
+
+    def runner_failed(self, end: Finished) -> str | None:
+        """The mechanism's own message, if it could not start the command."""
+        if end.exit_code != 1 or end.stdout or not end.stderr.startswith(_PREFIX):
+            return None
+        return end.stderr.splitlines()[0].decode("utf-8", "replace")
+
+    def denied(self, end: Finished) -> bool:
+        """True if it failed and says that a file system is read-only."""
+        failed = end.exit_code != 0
+        return failed and any(text in end.stderr + end.stdout for text in _DENIALS)
+
+
+def _frame(program: str, writable: Sequence[str]) -> list[str]:
+    # The devices come before the writable folders, which must not be covered by them. No session
+    # of its own: the command stays in the group that is signalled.
+    return [
+        program,
+        *("--die-with-parent", "--unshare-pid", "--unshare-ipc"),
+        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *writable,
+    ]
+
+
+async def _works(program: str) -> bool:
+    with anyio.move_on_after(_PROBE_TIMEOUT_S):
+        try:
+            done = await anyio.run_process(
+                [*_frame(program, ()), "--", "/bin/true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                start_new_session=True,
+            )
+        except OSError:
+            return False
+        return done.returncode == 0
+    return False
