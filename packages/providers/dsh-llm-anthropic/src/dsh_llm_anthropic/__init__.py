@@ -1,0 +1,1 @@
+"""Messages API adapter for Anthropic and compatible servers."""

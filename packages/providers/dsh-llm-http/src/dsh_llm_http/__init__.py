@@ -1,0 +1,1 @@
+"""HTTP, server-sent events and failure classes shared by the model adapters."""
