@@ -191,6 +191,15 @@ def test_S180_a_compaction_from_before_ids_gets_one(prefix: str) -> None:
     assert [row.data for row in rows] == expected
 
 
+def test_S180_the_marker_of_a_restart_ends_a_compaction() -> None:
+    rows = converted(
+        event("compaction/start", 0, {}),
+        event("session/end-seed", 1, {}),
+        event("compaction/summary", 2, {}),
+    )
+    assert [row.data for row in rows] == [{"compactionId": "legacy-compaction:s:0"}, {}, {}]
+
+
 def test_S180_the_rest() -> None:
     assert data_of("subagent/descriptor", {"version": 2, "mode": "x"}) == {
         "version": 3,

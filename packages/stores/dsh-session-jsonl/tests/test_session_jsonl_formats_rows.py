@@ -293,6 +293,13 @@ def test_S181_a_chunk_that_no_run_can_hold_stays_whole(chunk: Json) -> None:
     assert packer.records == [text, {"type": "chunk", "time": 1, "chunk": chunk}, text]
 
 
+def test_S16_a_gap_that_no_double_holds_opens_a_run() -> None:
+    packer = StreamPacker()
+    for time in (1 - 2**53, 2**53 - 1):
+        packer.push(time, {"type": "text-delta", "index": 0, "text": "a"})
+    assert len(packer.records) == 2
+
+
 def message(*calls: str) -> tuple[str, Json]:
     return "assistant/message", {
         "message": {"content": [{"type": "tool-call", "id": c} for c in calls]}

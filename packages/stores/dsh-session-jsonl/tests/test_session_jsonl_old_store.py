@@ -226,6 +226,20 @@ def test_S177_a_packed_row_counts_whole(tmp_path: Path) -> None:
     assert [event.type for event in interrupted_turn_closers(events)] == ["step/end", "turn/end"]
 
 
+def test_S177_S181_an_attempt_that_the_log_ends_in_is_kept(tmp_path: Path) -> None:
+    stored(tmp_path, rows(2)[:11])
+    events = JsonlStore(tmp_path, "none").open(ID, "read").read()
+    assert [event.type for event in events[-2:]] == ["user/message", "assistant/attempt"]
+    assert [event.seq for event in events] == list(range(11))
+
+
+def test_S177_a_whole_row_in_its_place_that_breaks_a_rule_is_no_torn_tail(tmp_path: Path) -> None:
+    stored(tmp_path, [*rows(), {"type": "turn/start", "seq": 8, "time": 1, "data": {}, "more": 1}])
+    with pytest.raises(SessionPersistenceCorruptionError) as caught:
+        JsonlStore(tmp_path, "none").open(ID, "read")
+    assert caught.value.line == 9
+
+
 @pytest.mark.parametrize(
     ("change", "line"),
     [

@@ -150,6 +150,7 @@ class OldLogReader(SessionLog):
     @override
     def read(self) -> Sequence[SessionEvent]:
         events = self._newest()
+        # Fewer is what a reader sees while an older build replaces a torn frame.
         if len(events) >= len(self._log.events):
             self._log = self._log._replace(events=events)
         return self._log.events
@@ -175,6 +176,6 @@ class OldLogReader(SessionLog):
         source = self._folder / log_name(*self._name)
         if revision_of(source.stat()) != self._log.revision:
             fresh = convert(self._folder, self._name)
-            if len(fresh.events) >= len(self._log.events):
-                self._log = fresh._replace(rows=b"")
+            self._log = self._log._replace(revision=fresh.revision)
+            return fresh.events
         return self._log.events

@@ -41,7 +41,8 @@ def rows_of(value: JsonValue, version: int) -> Sequence[Row]:
     """
     if not isinstance(value, dict):
         raise BrokenRowError("a row is an object")
-    if version <= 1 and (value.get("type") in _DELTAS or value.get("type") == _TOOL_RUN):
+    name = value.get("type")
+    if version <= 1 and isinstance(name, str) and name in {*_DELTAS, _TOOL_RUN}:
         return _run(value)
     return [_event(value, version)]
 

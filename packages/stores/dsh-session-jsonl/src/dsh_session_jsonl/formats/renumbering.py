@@ -53,8 +53,7 @@ class Renumbering:
         new, self.next = self.next, self.next + 1
         if row.seq == NEW:
             return row._replace(seq=new)
-        if not row.foreign:
-            row = self._moved(row)
+        row = self._moved(row)
         self._new[row.seq] = new
         return row._replace(seq=new)
 

@@ -97,7 +97,8 @@ def _wrapper(row: Row, message: Json, source: Json) -> Json:
     block = content[0]
     if block.get("type") != "tool-result" or "content" not in block:
         raise cannot(row, "its message must hold exactly one tool-result block")
-    if "toolCallId" not in block or block["toolCallId"] != source.get("callId"):
+    call = source.get("callId")
+    if not isinstance(call, str) or block.get("toolCallId") != call:
         raise cannot(row, "its block and its source must name the same call")
     if type(block.get("isError", False)) is not bool:
         raise cannot(row, f"isError must be a boolean, not {block['isError']!r}")
