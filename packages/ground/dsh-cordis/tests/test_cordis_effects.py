@@ -418,3 +418,49 @@ def test_K58_synchronous_use_works_on_a_root_that_was_never_entered() -> None:
     for use in uses:
         with pytest.raises(NotEnteredError):
             use()
+
+
+async def test_K68_ready_waits_for_async_managers_that_a_sync_set_up_brought(
+    ctx: Context,
+) -> None:
+    release = anyio.Event()
+    log: list[str] = []
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[None]:
+        await release.wait()
+        log.append("entered")
+        yield
+        log.append("left")
+
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[None]:
+        await release.wait()
+        raise ValueError("entering")
+        yield
+
+    def generator() -> Iterator[object]:
+        yield slow()
+
+    handles = [ctx.effect(slow), ctx.effect(generator), ctx.effect(broken)]
+    outcomes: list[str] = []
+
+    async def wait(handle: Handle) -> None:
+        try:
+            await handle.ready()
+            outcomes.append("ready")
+        except ValueError as error:
+            outcomes.append(str(error))
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            for handle in handles:
+                tasks.start_soon(wait, handle)
+            await anyio.wait_all_tasks_blocked()
+            assert (log, outcomes) == ([], [])
+            release.set()
+        assert log == ["entered", "entered"]
+        assert sorted(outcomes) == ["entering", "ready", "ready"]
+        for handle in handles:
+            await handle()
+    assert log == ["entered", "entered", "left", "left"]

@@ -86,6 +86,9 @@ class Effect(Handle):
                 self._waiting -= 1
         if self._setup_error is not None:
             raise self._setup_error
+        # A synchronous set-up may have brought async context managers, which are still entering.
+        for part in list(self._parts.items):
+            await part.ready()
 
     def set_up(self, shape: Callable[[], object]) -> None:
         """Run the set-up; an asynchronous one goes on in a kernel task.
