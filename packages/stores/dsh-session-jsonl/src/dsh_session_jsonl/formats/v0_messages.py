@@ -61,7 +61,7 @@ class MessageWrapper:
         message: Json = {
             "role": "assistant",
             "content": data["content"],
-            "source": {**source, "kind": "model"} if "kind" in source else _model(source),
+            "source": {"kind": "model"} | source | {"kind": "model"},
             "id": self._id(row),
         }
         return dict(_replacing(data, "content", ("provenance",), message))
@@ -98,10 +98,6 @@ class MessageWrapper:
 
     def _id(self, row: Row) -> str:
         return f"legacy-message:{self._session}:{row.seq}"
-
-
-def _model(source: Json) -> Json:
-    return {"kind": "model", **source}
 
 
 def _exclude(row: Row, data: Json, *keys: str) -> None:
