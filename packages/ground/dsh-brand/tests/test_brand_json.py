@@ -53,13 +53,14 @@ def test_S29_numbers_read_back_as_the_same_double(number: float) -> None:
 @pytest.mark.parametrize(
     ("number", "text"),
     [
-        (1.0, "1"), (0.1, "0.1"), (1e-5, "0.00001"), (1e-6, "0.000001"), (1e-7, "1e-7"), (1e16, "10000000000000000"),
+        (1.0, "1"), (0.1, "0.1"), (1e-5, "0.00001"), (1e-6, "0.000001"), (1e-7, "1e-7"), (1e16, "10000000000000000"), (2.0**53, "9007199254740992"),
         (123456789012345680000.0, "123456789012345680000"), (1e21, "1e+21"), (1.5e300, "1.5e+300"), (5e-324, "5e-324"),
         (-2.5, "-2.5"),
     ],
 )  # fmt: skip
 def test_S29_L5_numbers_are_written_as_javascript_prints_them(number: float, text: str) -> None:
     assert encode_json([number]) == f"[{text}]".encode()
+    assert encode_json(number) == text.encode()
 
 
 @pytest.mark.parametrize(

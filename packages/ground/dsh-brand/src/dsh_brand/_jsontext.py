@@ -10,7 +10,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-_ODD_NUMBER: Final = re.compile(rb"[:\[,]-?\d+(?:\.\d+)?e[-+]?\d")
+_ODD_NUMBER: Final = re.compile(rb"(?:^|[:\[,])-?\d+(?:\.0(?!\d)|(?:\.\d+)?e[-+]?\d)")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORDS: Final = {"n": ("null", None), "t": ("true", True), "f": ("false", False)}
@@ -21,7 +21,7 @@ _odd_floats = False
 def is_odd(value: float) -> bool:
     """True where the C encoder and JavaScript print a float differently."""
     size = abs(value)
-    return size >= 1e16 or 1e-6 <= size < 1e-5  # the two thresholds
+    return size >= 2**53 or 1e-6 <= size < 1e-5  # the two thresholds
 
 
 def note_odd_float() -> None:
