@@ -1,4 +1,4 @@
-"""Helpers for tests of what builds on sessions: short logs and the worked example of the format."""
+"""Helpers for tests of what builds on sessions: short logs, the worked example, replays."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,6 +13,13 @@ from dsh_llm import (
     ToolCallBlock,
     ToolSource,
     UserSource,
+)
+from dsh_session._replay import (
+    RecordedAttempt,
+    ReplayMismatchError,
+    ReplayModel,
+    comparable_message,
+    replay_model,
 )
 from dsh_session.events import (
     AssistantMessageEvent,
@@ -171,10 +178,15 @@ def new_session(id: str = "test") -> Session:  # noqa: A002  # the header's own 
 __all__ = [
     "WORKED_EXAMPLE",
     "CountingClock",
+    "RecordedAttempt",
+    "ReplayMismatchError",
+    "ReplayModel",
     "append_turn",
     "assistant_message",
+    "comparable_message",
     "counting_clock",
     "new_session",
+    "replay_model",
     "system_message",
     "tool_message",
     "user_message",
