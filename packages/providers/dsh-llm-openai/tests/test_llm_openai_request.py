@@ -29,8 +29,9 @@ from dsh_llm import (
     create_user_message,
 )
 from dsh_llm.ids import MessageId
+from dsh_llm_http.wire import NO_OUTPUT
 from dsh_llm_openai.profiles import Profile, resolve_route
-from dsh_llm_openai.request import NO_OUTPUT, BodyBuilder
+from dsh_llm_openai.request import BodyBuilder
 
 SOURCE = ModelSource("p", "m")
 GENERIC: Mapping[str, Any] = {"base_url": "http://127.0.0.1:1/v1"}

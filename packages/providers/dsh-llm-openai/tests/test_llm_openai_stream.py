@@ -20,7 +20,7 @@ from dsh_llm import (
     ToolCallBlock,
     ToolCallDelta,
 )
-from dsh_llm_openai.sse import Frame
+from dsh_llm_http.sse import Frame
 from dsh_llm_openai.stream import ChunkTranslator
 
 Payload = Mapping[str, Any]  # payloads as providers send them

@@ -3,12 +3,12 @@
 The package itself is the plugin: `ctx.plugin(dsh_llm_openai, {"providers": {...}})`.
 """
 
+from dsh_llm_http import Attempt, CredentialLookup, ProfileError
+from dsh_llm_http.settings import ModelProfile
+
 from .adapter import OpenAiAdapter
-from .attempt import Attempt
-from .credentials import CredentialLookup
-from .errors import ProfileError
 from .plugin import apply, name
-from .profiles import Config, ModelProfile, Profile
+from .profiles import Config, Profile
 
 __all__ = [
     "Attempt",

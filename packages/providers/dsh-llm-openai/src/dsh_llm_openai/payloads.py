@@ -10,8 +10,7 @@ import msgspec
 from dsh_brand import decode_json, encode_json
 from dsh_llm import LlmError
 from dsh_llm.codes import MALFORMED_RESPONSE
-
-from .sse import excerpt
+from dsh_llm_http.sse import excerpt
 
 
 class Function(msgspec.Struct, frozen=True, gc=False):

@@ -3,34 +3,34 @@
 Upstream: packages/llm/llm-openai/src/request.ts.
 """
 
-import re
 from collections.abc import Mapping, Sequence
-
-import msgspec
 
 from dsh_brand import encode_json, is_blank, scrub_surrogates
 from dsh_llm import (
     GenerateOptions,
-    LlmError,
     ReasoningBlock,
     RequestMessage,
     ToolCallBlock,
     ToolSchema,
-    codes,
     leading_prompt,
     message_text,
 )
+from dsh_llm_http import ModelFacts
+from dsh_llm_http.identity import IdentityCache
+from dsh_llm_http.wire import (
+    NO_OUTPUT,
+    NameRule,
+    check_effort,
+    encoded,
+    encoded_number,
+    refuse_images,
+)
 
-from ._identity import IdentityCache
-from .routes import ModelFacts, Route
+from .routes import Route
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_NOT_NAME = re.compile(r"[^A-Za-z0-9_-]")
-_NAME_LIMIT = 64
+_NAMES = NameRule(64)
 _TOOLS_KEPT = 1024
 _SKIPPED = b""
-NO_OUTPUT = "(no output)"
-"""Sent for a tool result without text: an empty one is refused by some services."""
 
 
 class BodyBuilder:
@@ -51,7 +51,7 @@ class BodyBuilder:
         route = self._route
         facts = route.model(options.model)
         fields = [
-            b'"model":' + _encoded(options.model),
+            b'"model":' + encoded(options.model),
             b'"messages":[' + b",".join(self._history(options, facts)) + b"]",
             b'"stream":true',
         ]
@@ -61,11 +61,11 @@ class BodyBuilder:
         if options.tools:
             fields.append(b'"tools":[' + b",".join(map(self._tool, options.tools)) + b"]")
         if options.temperature is not None:
-            fields.append(b'"temperature":' + encode_json(options.temperature))
+            fields.append(b'"temperature":' + encoded_number(options.temperature))
         if options.max_tokens is not None:
             fields.append(b'"%b":%d' % (route.max_tokens_field.encode(), options.max_tokens))
         if options.stop:
-            fields.append(b'"stop":' + _encoded(list(options.stop)))
+            fields.append(b'"stop":' + encoded(list(options.stop)))
         return b"{" + b",".join(fields) + b"}"
 
     def _history(self, options: GenerateOptions, facts: ModelFacts) -> list[bytes]:
@@ -73,19 +73,19 @@ class BodyBuilder:
             options.messages, options.system, in_history=facts.system_prompt_in_history
         )
         role = self._route.system_role
-        head = [_encoded({"role": role, "content": prompt})] if prompt else []
+        head = [encoded({"role": role, "content": prompt})] if prompt else []
         return head + [piece for message in rest if (piece := self._message(message))]
 
     def _message(self, message: RequestMessage) -> bytes:
         piece = self._messages.get(message)
         if piece is None:
             form = self._wire_form(message)
-            piece = _SKIPPED if form is None else _encoded(form)
+            piece = _SKIPPED if form is None else encoded(form)
             self._messages.set(message, piece)
         return piece
 
     def _wire_form(self, message: RequestMessage) -> Mapping[str, object] | None:
-        _refuse_images(message)
+        refuse_images(message)
         match message.role:
             case "user":
                 return {"role": "user", "content": message_text(message)}
@@ -117,12 +117,7 @@ class BodyBuilder:
         known = self._tools.get(id(tool))
         if known is not None and known[0] is tool:
             return known[1]
-        if _NAME.fullmatch(tool.name) is None:
-            raise LlmError(
-                f"tool name {tool.name!r} cannot be sent to {self._route.label}: use up to "
-                f"{_NAME_LIMIT} letters, digits, '_' and '-'",
-                codes.UNSUPPORTED_OPTION,
-            )
+        _NAMES.check_tool(tool.name, self._route.label)
         function: dict[str, object] = {
             "name": tool.name,
             "description": scrub_surrogates(tool.description),
@@ -138,44 +133,21 @@ class BodyBuilder:
 
 
 def _thinking(options: GenerateOptions, route: Route, facts: ModelFacts) -> list[bytes]:
+    check_effort(options, route, facts)
     effort = options.reasoning_effort
-    offered = () if facts.reasoning is None else tuple(e.id for e in facts.reasoning.efforts)
-    if effort is not None and effort not in offered:
-        raise LlmError(
-            f"model {options.model!r} of route {route.name!r} does not offer the reasoning effort "
-            f"{effort!r}; it offers {list(offered) or 'none'}",
-            codes.UNSUPPORTED_REASONING_EFFORT,
-        )
     if route.thinking_format == "deepseek":
         if effort == "off" or options.purpose == "session-title":
             return [b'"thinking":{"type":"disabled"}']
         if effort is not None:
-            return [b'"thinking":{"type":"enabled"}', b'"reasoning_effort":' + _encoded(effort)]
+            return [b'"thinking":{"type":"enabled"}', b'"reasoning_effort":' + encoded(effort)]
         return []
-    return [] if effort is None else [b'"reasoning_effort":' + _encoded(effort)]
+    return [] if effort is None else [b'"reasoning_effort":' + encoded(effort)]
 
 
 def _call(block: ToolCallBlock) -> Mapping[str, object]:
     arguments = "{}" if is_blank(block.arguments) else block.arguments
-    function = {"name": sendable_name(block.name), "arguments": arguments}
+    function = {"name": _NAMES.sendable(block.name), "arguments": arguments}
     return {"id": block.id, "type": "function", "function": function}
-
-
-def sendable_name(name: str) -> str:
-    """A tool name that a model made up, in the alphabet of the protocol; equal names stay equal."""
-    if _NAME.fullmatch(name) is not None:
-        return name
-    return _NOT_NAME.sub("_", name)[:_NAME_LIMIT] or "_"
-
-
-def _refuse_images(message: RequestMessage) -> None:
-    for block in message.content:
-        if block.type == "image":
-            raise LlmError(
-                "this adapter sends text only and a message holds an image; choose another "
-                "route or take the image out",
-                codes.UNSUPPORTED_CONTENT,
-            )
 
 
 def _closed(schema: object) -> bool:
@@ -200,20 +172,3 @@ def _closed_object(node: Mapping[str, object]) -> bool:
     listed = set(required) if isinstance(required, Sequence) else set()
     names = set(properties) if isinstance(properties, Mapping) else set()
     return node.get("additionalProperties") is False and names <= listed
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return msgspec.json.encode(_scrubbed(value))
-
-
-def _scrubbed(value: object) -> object:
-    if isinstance(value, str):
-        return scrub_surrogates(value)
-    if isinstance(value, Mapping):
-        return {key: _scrubbed(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_scrubbed(item) for item in value]
-    return value

@@ -10,39 +10,25 @@ from dsh_brand import scrub_surrogates
 from dsh_llm import (
     BlockEnd,
     BlockStart,
-    ErrorFinish,
     FinishChunk,
     FinishReason,
-    LlmError,
-    LlmFailure,
     MaxTokensFinish,
     StopFinish,
     StreamChunk,
     ToolCallsFinish,
     UsageChunk,
-    codes,
 )
+from dsh_llm_http import Frame
+from dsh_llm_http.failing import StreamFailures
 
 from .calls import CallTable
-from .classify import ErrorFacts, error_facts, payload_code
 from .payloads import Delta, Payload, ProviderFault, ToolFragment, Usage, read_payload
-from .sse import Frame
 from .tracks import TextTrack, Track
 from .usage import token_usage, usable
 
 _STOP_WORDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
 _CALL_WORDS = frozenset({"tool_calls", "function_call", "tool_use"})
 _LENGTH_WORDS = frozenset({"length", "max_tokens", "model_length"})
-_FAULT_WORDS = {
-    "network_error": codes.TRANSPORT,
-    "connection_error": codes.TRANSPORT,
-    "timeout": codes.TIMEOUT,
-    "server_error": codes.SERVER,
-    "internal_error": codes.SERVER,
-    "overloaded": codes.SERVER,
-    "rate_limit": codes.RATE_LIMIT,
-}
-"""Finish words that name a fault of the way rather than of the request."""
 
 
 class ChunkTranslator:
@@ -59,9 +45,7 @@ class ChunkTranslator:
     ) -> None:
         self.finished = False
         """The terminal event was seen; nothing after it is looked at."""
-        self._label = label
-        self._redact = redact
-        self._request_id = request_id
+        self._failures = StreamFailures(label, redact, request_id)
         self._reasoning: TextTrack | None = None
         self._text: TextTrack | None = None
         self._calls = CallTable()
@@ -93,11 +77,7 @@ class ChunkTranslator:
             LlmError: `STREAM_CLOSED`: neither the end mark nor a finish reason was seen.
         """
         if not self._finish_word:
-            raise LlmError(
-                f"{self._label} closed the stream without a finish reason or the end mark",
-                codes.STREAM_CLOSED,
-                request_id=self._request_id,
-            )
+            raise self._failures.closed()
         return self._complete()
 
     def _take(self, payload: Payload, out: list[StreamChunk]) -> None:
@@ -177,35 +157,15 @@ class ChunkTranslator:
         if word in _LENGTH_WORDS:
             return MaxTokensFinish()
         if word and word not in _STOP_WORDS:
-            shown = self._redact(scrub_surrogates(word))
-            code = _FAULT_WORDS.get(word, shown.upper())
-            return self._error(f"{self._label} ended the stream with finish reason {shown!r}", code)
+            return self._failures.word(word)
         if not self._open:
-            message = f"{self._label} completed the response without any content"
-            return self._error(message, codes.EMPTY_RESPONSE)
+            return self._failures.empty()
         return StopFinish()
 
     def _fail(self, fault: ProviderFault) -> list[StreamChunk]:
         if usable(fault.usage):
             self._usage = fault.usage
-        facts = (error_facts(fault.body) or ErrorFacts()).redacted(self._redact)
-        code, status = payload_code(facts)
-        message = facts.message or f"{self._label} reported an error inside the stream"
-        reason = self._error(message, code, status, fault.body.get("request_id"))
-        return self._finish(reason, [])
-
-    def _error(
-        self, message: str, code: str, status: int | None = None, request_id: object = None
-    ) -> ErrorFinish:
-        last_resort = request_id if isinstance(request_id, str) and request_id else None
-        return ErrorFinish(
-            LlmFailure(
-                message=scrub_surrogates(message),
-                code=code,
-                status=status,
-                request_id=self._request_id or last_resort,
-            )
-        )
+        return self._finish(self._failures.reported(fault.body), [])
 
 
 def _grow(track: TextTrack, text: str, out: list[StreamChunk]) -> None:

@@ -48,14 +48,11 @@ class HttpxEngine:
     async def open(self, request: HttpRequest, guard: Guard) -> "HttpxReply":
         """See `Engine.open`."""
         client = self._client(proxied=not is_loopback(request.url))
-        headers = dict(request.headers)
-        if request.key is not None:
-            headers["authorization"] = f"Bearer {request.key.reveal()}"
         sent = client.build_request(
-            "POST",
+            "GET" if request.body is None else "POST",
             request.url,
             content=request.body,
-            headers=headers,
+            headers=request.headers_with_key(),
             timeout=httpx.Timeout(request.idle_s, pool=None),
         )
         endpoint = shown_endpoint(request.url)

@@ -1,6 +1,6 @@
 """Provider errors to stable failure codes.
 
-Upstream: packages/llm/llm-openai/src/errors.ts.
+Upstream: packages/llm/llm-openai/src/errors.ts; both adapters classify alike.
 """
 
 import re

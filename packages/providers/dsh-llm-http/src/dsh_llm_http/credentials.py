@@ -18,8 +18,16 @@ async def environment(reference: str) -> str | None:
     return os.environ.get(reference)
 
 
-async def resolve_key(route: str, reference: str | None, lookup: CredentialLookup) -> Secret | None:
+async def resolve_key(
+    distribution: str, route: str, reference: str | None, lookup: CredentialLookup
+) -> Secret | None:
     """The key of one stream; `None` for a profile that needs none.
+
+    Args:
+        distribution: The adapter's package, named in messages.
+        route: The route, named in messages.
+        reference: What the profile calls the key.
+        lookup: Finds it.
 
     Raises:
         LlmError: `MISSING_CREDENTIAL`, or `INVALID_CREDENTIAL` for text that no header can carry.
@@ -30,13 +38,14 @@ async def resolve_key(route: str, reference: str | None, lookup: CredentialLooku
     if not found:
         raise LlmError(
             f"route {route!r} needs the key {reference!r}: set the environment variable "
-            f"{reference}, or name another one as `api_key_env` in the profile of dsh-llm-openai",
+            f"{reference}, or name another one as `api_key_env` in the profile of "
+            f"{distribution}",
             codes.MISSING_CREDENTIAL,
         )
     trimmed = js_trim(found)
     if _KEY.fullmatch(trimmed) is None:
         raise LlmError(
-            f"dsh-llm-openai: the key {reference!r} of route {route!r} is empty or holds a space, "
+            f"{distribution}: the key {reference!r} of route {route!r} is empty or holds a space, "
             "a control or a non-ASCII character; copy it again",
             codes.INVALID_CREDENTIAL,
         )

@@ -1,25 +1,60 @@
 """One attempt at a request: from options to chunks."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, Self
 
 import anyio
+import msgspec
 
 from dsh_brand import Secret
-from dsh_llm import GenerateOptions, LlmError, StreamChunk, codes
+from dsh_llm import AbortSignal, LlmError, StreamChunk, codes
 
-from ._shared import SharedEngine
 from .classify import http_failure, request_id
-from .credentials import CredentialLookup, resolve_key
-from .engine import Guard, HttpRequest, Reply, aborted
-from .headers import request_headers
-from .request import BodyBuilder
-from .routes import Route
+from .engine import Guard, HttpRequest, Reply, refuse_if_aborted
+from .routes import HttpRoute
+from .shared import SharedEngine
 from .sse import Frame, Framer
-from .stream import ChunkTranslator
 
 _ERROR_BODY_LIMIT_BYTES = 1024 * 1024
+
+
+class Translator(Protocol):
+    """Folds the frames of one response into chunks."""
+
+    finished: bool
+    """The terminal event was seen; nothing after it is looked at."""
+
+    def frame(self, frame: Frame) -> list[StreamChunk]:
+        """The chunks of one frame.
+
+        Raises:
+            LlmError: `MALFORMED_RESPONSE`.
+        """
+        ...
+
+    def end(self) -> list[StreamChunk]:
+        """The chunks of a clean end of the body.
+
+        Raises:
+            LlmError: `STREAM_CLOSED`: the response was not at its end.
+        """
+        ...
+
+
+class Exchange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a protocol says about one attempt; nothing of it is called before the first chunk."""
+
+    route: HttpRoute
+    url: str
+    headers: Mapping[str, str]
+    """All of them, except the key's."""
+    body: Callable[[], bytes]
+    """Builds the body; raises `LlmError` for what the route cannot express."""
+    key: Callable[[], Awaitable[Secret | None]]
+    """Looks the key up, once."""
+    translator: Callable[[Callable[[str], str], str | None], Translator]
+    """Makes the translator, from the redaction of provider text and the provider's request id."""
 
 
 class Attempt:
@@ -30,24 +65,16 @@ class Attempt:
     """
 
     def __init__(
-        self,
-        options: GenerateOptions,
-        route: Route,
-        *,
-        builder: BodyBuilder,
-        credentials: CredentialLookup,
-        engine: SharedEngine,
+        self, exchange: Exchange, engine: SharedEngine, signal: AbortSignal | None = None
     ) -> None:
-        self._options = options
-        self._route = route
-        self._builder = builder
-        self._credentials = credentials
+        self._exchange = exchange
         self._engine = engine
+        self._signal = signal
         self._chunks: deque[StreamChunk] = deque()
         self._guard: Guard | None = None
         self._reply: Reply | None = None
         self._framer = Framer()
-        self._translator = ChunkTranslator(route.label, _unchanged)
+        self._translator = exchange.translator(_unchanged, None)
         self._redact: Callable[[str], str] = _unchanged
         self._over = False
         self._cut = False
@@ -86,7 +113,7 @@ class Attempt:
     def _raise_if_cut(self, cause: LlmError | None) -> None:
         if self._cut:
             self._cut = False
-            message = f"the route {self._route.name!r} was shut down during the answer"
+            message = f"the route {self._exchange.route.name!r} was shut down during the answer"
             raise LlmError(message, codes.TRANSPORT) from cause
 
     async def _close(self, *, drain: bool) -> None:
@@ -124,19 +151,18 @@ class Attempt:
         return LlmError(self._redact(error.message), error.code)
 
     async def _open(self) -> Reply:
-        signal = self._options.signal
-        if signal is not None and signal.aborted:
-            raise aborted()
-        body = self._builder.build(self._options)
-        self._guard = guard = Guard(signal)
-        key = await guard.wait(self._key)
-        route = self._route
+        refuse_if_aborted(self._signal)
+        exchange = self._exchange
+        body = exchange.body()
+        self._guard = guard = Guard(self._signal)
+        key = await guard.wait(exchange.key)
         request = HttpRequest(
-            url=f"{route.base_url}/chat/completions",
-            headers=request_headers(route.headers, keep_alive=route.keep_alive),
+            url=exchange.url,
+            headers=exchange.headers,
             body=body,
             key=key,
-            idle_s=route.idle_s,
+            key_header=exchange.route.key_header,
+            idle_s=exchange.route.idle_s,
         )
         reply = await self._engine.acquire(self).open(request, guard)
         redact = self._redact = _unchanged if key is None else key.redact
@@ -144,11 +170,8 @@ class Attempt:
             self._reply = reply  # so that the failure closes it
             raise await self._failure(reply, redact)
         self._framer = Framer(reply.headers.get("content-type"))
-        self._translator = ChunkTranslator(route.label, redact, request_id(reply.headers))
+        self._translator = exchange.translator(redact, request_id(reply.headers))
         return reply
-
-    async def _key(self) -> Secret | None:
-        return await resolve_key(self._route.name, self._route.api_key_env, self._credentials)
 
     async def _failure(self, reply: Reply, redact: Callable[[str], str]) -> LlmError:
         body = bytearray()
@@ -161,7 +184,9 @@ class Attempt:
             body.clear()  # the status says enough
         headers: Mapping[str, str] = reply.headers
         content = bytes(body[:_ERROR_BODY_LIMIT_BYTES])
-        return http_failure(self._route.label, reply.status, headers, content, redact=redact)
+        return http_failure(
+            self._exchange.route.label, reply.status, headers, content, redact=redact
+        )
 
 
 def _unchanged(text: str) -> str:

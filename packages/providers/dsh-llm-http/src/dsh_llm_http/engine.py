@@ -9,19 +9,31 @@ import msgspec
 from dsh_brand import Secret
 from dsh_llm import AbortSignal, LlmError, codes
 
+from .routes import KeyHeader
+
 T = TypeVar("T")
 
 
 class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One POST."""
+    """One request: a POST, or a GET without body."""
 
     url: str
     headers: Mapping[str, str]
-    body: bytes
+    body: bytes | None
     key: Secret | None = None
-    """Sent as bearer token; revealed by the engine only."""
+    """Revealed by the engine only."""
+    key_header: KeyHeader = "authorization"
     idle_s: float
     """Bound of each single wait on the network."""
+
+    def headers_with_key(self) -> dict[str, str]:
+        """The headers as they are sent; they hold the key in plain text."""
+        headers = dict(self.headers)
+        if self.key is not None:
+            plain = self.key.reveal()
+            bearer = self.key_header == "authorization"
+            headers[self.key_header] = f"Bearer {plain}" if bearer else plain
+        return headers
 
 
 class Reply(Protocol):
@@ -68,6 +80,16 @@ class Engine(Protocol):
     async def aclose(self) -> None:
         """Close all connections."""
         ...
+
+
+def refuse_if_aborted(signal: AbortSignal | None) -> None:
+    """Begin nothing for a caller who has already asked to stop.
+
+    Raises:
+        LlmError: `ABORTED`.
+    """
+    if signal is not None and signal.aborted:
+        raise aborted()
 
 
 def aborted() -> LlmError:

@@ -1,4 +1,4 @@
-"""Errors of this package.
+"""Errors of the HTTP base and of the adapters on it.
 
     HarnessError
     ├── LlmError (dsh_llm): a call failed; its `code` tells policies what to do

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from dsh_llm_openai.classify import error_facts, http_failure, request_id, retry_after_ms
-from dsh_llm_openai.classify import status_code as code_of
+from dsh_llm_http.classify import error_facts, http_failure, request_id, retry_after_ms
+from dsh_llm_http.classify import status_code as code_of
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dsh_brand import is_blank
 from dsh_llm import LlmError
-from dsh_llm_openai.sse import EVENT_LIMIT_BYTES, EXCERPT_CHARS, Framer
+from dsh_llm_http.sse import EVENT_LIMIT_BYTES, EXCERPT_CHARS, Framer
 
 Seen = list[tuple[str, str]]
 

@@ -1,0 +1,84 @@
+"""Errors that a stream reports, as the finish that ends it (L130, L133, L134, L175)."""
+
+from collections.abc import Callable, Mapping
+
+from dsh_brand import scrub_surrogates
+from dsh_llm import ErrorFinish, LlmError, LlmFailure, codes
+
+from .classify import ErrorFacts, error_facts, payload_code
+
+FAULT_WORDS: Mapping[str, str] = {
+    "network_error": codes.TRANSPORT,
+    "connection_error": codes.TRANSPORT,
+    "timeout": codes.TIMEOUT,
+    "server_error": codes.SERVER,
+    "internal_error": codes.SERVER,
+    "overloaded": codes.SERVER,
+    "rate_limit": codes.RATE_LIMIT,
+}
+"""Finish words that name a fault of the way rather than of the request."""
+
+
+class StreamFailures:
+    """Makes the error finishes of one response.
+
+    Args:
+        label: How the route is named to people.
+        redact: Takes the credential out of provider text.
+        request_id: The provider's id of the request, from the response headers.
+    """
+
+    def __init__(
+        self, label: str, redact: Callable[[str], str], request_id: str | None = None
+    ) -> None:
+        self._label = label
+        self._redact = redact
+        self._request_id = request_id
+
+    def empty(self) -> ErrorFinish:
+        """The response completed and opened no block."""
+        message = f"{self._label} completed the response without any content"
+        return self.error(message, codes.EMPTY_RESPONSE)
+
+    def word(self, word: str, explanation: str = "") -> ErrorFinish:
+        """The response ended with a word that says neither stop, calls nor length."""
+        shown = self._redact(scrub_surrogates(word))
+        code = FAULT_WORDS.get(word, shown.upper())
+        said = f": {self._redact(explanation)}" if explanation else ""
+        message = f"{self._label} ended the stream with finish reason {shown!r}{said}"
+        return self.error(message, code)
+
+    def reported(self, body: Mapping[str, object], kinds: Mapping[str, str] = {}) -> ErrorFinish:
+        """A payload reports an error.
+
+        Args:
+            body: The payload.
+            kinds: Error types of the protocol that have a code of their own.
+        """
+        facts = (error_facts(body) or ErrorFacts()).redacted(self._redact)
+        code, status = payload_code(facts)
+        code = kinds.get(facts.kind, code)
+        message = facts.message or f"{self._label} reported an error inside the stream"
+        return self.error(message, code, status, body.get("request_id"))
+
+    def error(
+        self, message: str, code: str, status: int | None = None, request_id: object = None
+    ) -> ErrorFinish:
+        """Any other error; `request_id` is the last resort when no header named one."""
+        last_resort = request_id if isinstance(request_id, str) and request_id else None
+        return ErrorFinish(
+            LlmFailure(
+                message=scrub_surrogates(message),
+                code=code,
+                status=status,
+                request_id=self._request_id or last_resort,
+            )
+        )
+
+    def closed(self) -> LlmError:
+        """The body ended before the response did."""
+        return LlmError(
+            f"{self._label} closed the stream without a finish reason or the end mark",
+            codes.STREAM_CLOSED,
+            request_id=self._request_id,
+        )
