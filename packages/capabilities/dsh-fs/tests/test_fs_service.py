@@ -20,7 +20,6 @@ from dsh_fs import (
     FsError,
     FsService,
     ReplaceIfVersion,
-    SearchError,
 )
 from dsh_fs.testing import no_staging_left
 from dsh_llm import AbortController
@@ -414,60 +413,3 @@ async def test_a_sibling_with_the_roots_name_as_prefix_is_outside(workspace: Pat
         with pytest.raises(FsError) as caught:
             await fs.resolve("../w2/f")
         assert code(caught) == "FS_SANDBOX_DENIED"
-
-
-# ---- finding --------------------------------------------------------------------------------
-
-
-async def find(root: Path, pattern: str) -> list[str]:
-    async with service(root) as fs:
-        found = await fs.find(pattern, await fs.resolve("."))
-    return [str(Path(path).relative_to(root)) for path in found]
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    names = ["a.py", "src/b.py", "src/deep/c.py", "src/deep/d.txt", ".hidden/e.py", ".git/f.py"]
-    for number, name in enumerate(names):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("", encoding="utf-8")
-        os.utime(path, (1000 - number, 1000 - number))
-    (tmp_path / "link.py").symlink_to("a.py")
-    (tmp_path / "loop").symlink_to(".")
-    return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("pattern", "names"),
-    [
-        ("*.py", [".hidden/e.py", "src/deep/c.py", "src/b.py", "a.py"]),
-        ("src/*.py", ["src/b.py"]),
-        ("src/**/*.py", ["src/deep/c.py", "src/b.py"]),
-        ("/a.py", ["a.py"]),
-        ("src/deep/{c,d}.*", ["src/deep/d.txt", "src/deep/c.py"]),
-        ("[!ab].py", [".hidden/e.py", "src/deep/c.py"]),
-        ("?.txt", ["src/deep/d.txt"]),
-        ("**/deep/**", ["src/deep/d.txt", "src/deep/c.py"]),
-        ("nothing", []),
-        ("-rf", []),
-        ("a\\.py", ["a.py"]),
-        ("(a).py", []),
-    ],
-)
-async def test_C33_globs(tree: Path, pattern: str, names: list[str]) -> None:
-    assert await find(tree, pattern) == names
-
-
-@pytest.mark.parametrize("pattern", ["", "/", "[a", "{a,b"])
-async def test_C36_malformed_patterns(tree: Path, pattern: str) -> None:
-    async with service(tree) as fs:
-        with pytest.raises(SearchError) as caught:
-            await fs.find(pattern, await fs.resolve("."))
-        assert code(caught) == "SEARCH_INVALID_PATTERN"
-
-
-async def test_C33_a_search_does_not_follow_links_out(workspace: Path) -> None:
-    async with service(workspace, confine=True) as fs:
-        found = await fs.find("*.txt", await fs.resolve("."))
-    assert [Path(path).name for path in found] == ["inside.txt"]

@@ -16,4 +16,4 @@ async def apply(ctx: Context, config: Config) -> None:
     if config.require_read:
         await ctx.plugin(policy.observation_policy)
     await ctx.plugin(tools.file_tools)
-    await ctx.plugin(search_tool.search_tools)
+    await ctx.plugin(search_tool.search_tools, config)

@@ -8,7 +8,6 @@ import msgspec
 from . import texts
 
 MAX_LINES: Final = 2000
-MAX_SHOWN_PATHS: Final = 100
 
 
 class ReadLine(msgspec.Struct, frozen=True):
@@ -34,12 +33,6 @@ class ChangeValue(msgspec.Struct, frozen=True):
     operation: Literal["create", "update"]
     before: str | None
     after: str
-
-
-class GlobValue(msgspec.Struct, frozen=True):
-    """Files that were found, all of them."""
-
-    paths: list[str]
 
 
 def render_read(arguments: Mapping[str, Any], value: Mapping[str, Any]) -> str:
@@ -69,14 +62,3 @@ def render_edit(arguments: Mapping[str, Any], value: Mapping[str, Any]) -> str:
     """What happened to which file."""
     text = texts.UPDATED_ALL if arguments.get("replace_all") else texts.UPDATED
     return text.format(path=value["path"])
-
-
-def render_glob(arguments: object, value: Mapping[str, Any]) -> str:
-    """A path a line, and how many more there are."""
-    paths: list[str] = value["paths"]
-    if not paths:
-        return texts.NO_FILES
-    shown = paths[:MAX_SHOWN_PATHS]
-    if len(shown) < len(paths):
-        shown = [*shown, "", texts.MORE_FILES.format(shown=len(shown), total=len(paths))]
-    return "\n".join(shown)

@@ -16,3 +16,5 @@ class Config(BaseModel):
     """Refuse everything whose real path leaves the root."""
     require_read: bool = True
     """Refuse to overwrite or edit what the agent has not read, or what changed since."""
+    sample_over_cap_glob_results: bool = True
+    """Of more than 100 files found, show some of each top-level entry, not those changed first."""

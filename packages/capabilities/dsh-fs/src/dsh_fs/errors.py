@@ -25,7 +25,9 @@ FsCode: TypeAlias = Literal[
     "FS_ABORTED",
 ]
 
-SearchCode: TypeAlias = Literal["SEARCH_INVALID_PATTERN", "SEARCH_FAILED", "SEARCH_ABORTED"]
+SearchCode: TypeAlias = Literal[
+    "SEARCH_INVALID_PATTERN", "SEARCH_FAILED", "SEARCH_RAW_OUTPUT_OVERFLOW", "SEARCH_ABORTED"
+]
 
 
 class FsError(HarnessError):

@@ -9,7 +9,7 @@ from typing import ClassVar, TypeVar
 from dsh_cordis import Context, Service
 from dsh_llm import AbortSignal
 
-from . import _reading, _searching, _writing
+from . import _reading, _writing
 from ._locks import KeyLocks
 from ._paths import Fence, fresh_key, resolve_target
 from ._worker import check_abort, work
@@ -136,20 +136,6 @@ class FsService(Service):
         """
         return await work(signal, "listing", self._list_dir, target)
 
-    async def find(
-        self, pattern: str, directory: FsTarget, *, signal: AbortSignal | None = None
-    ) -> tuple[str, ...]:
-        """Real paths of the files below a directory that match a glob, oldest change first.
-
-        Hidden files are found, folders of version control are not, links are not followed. A
-        pattern without ``/`` matches names at any depth.
-
-        Raises:
-            SearchError: The pattern is malformed, or the search was aborted.
-            FsError: `directory` is no directory.
-        """
-        return await work(signal, "searching", self._find, pattern, directory, signal)
-
     async def write_text(
         self,
         target: FsTarget,
@@ -233,12 +219,6 @@ class FsService(Service):
         except OSError as error:
             raise os_failure(error, target.display_path) from error
         return tuple(sorted(found, key=lambda entry: entry.name))
-
-    def _find(
-        self, pattern: str, directory: FsTarget, signal: AbortSignal | None
-    ) -> tuple[str, ...]:
-        key = self._directory(directory)
-        return _searching.find(pattern, key, lambda: check_abort(signal, "searching"))
 
     def _directory(self, target: FsTarget) -> str:
         key = fresh_key(target, self._fence)

@@ -37,6 +37,14 @@ GLOB: Final = (
 GLOB_PATTERN: Final = "The pattern: `*`, `?`, `**`, `[a-z]` and `{a,b}`."
 GLOB_PATH: Final = "Directory to search in. Default: the working directory."
 
+GREP: Final = (
+    "Search the contents of files for a regular expression (Rust syntax). Returns matching lines "
+    "by file with their numbers. What version control ignores, and hidden files, are left out."
+)
+GREP_PATTERN: Final = "The regular expression, matched line by line."
+GREP_PATH: Final = "File or directory to search in. Default: the working directory."
+GREP_INCLUDE: Final = "One glob of the files to search, such as `*.py` or `*.{ts,tsx}`."
+
 READ_SECTION: Final = (
     "Use `read` to look at files. Read a file before you change it, and read only the part you "
     "need of a long one."
@@ -49,6 +57,10 @@ EDIT_SECTION: Final = (
     "once, take more of its surroundings."
 )
 GLOB_SECTION: Final = "Use `glob` to find files by name."
+GREP_SECTION: Final = (
+    "Use `grep` to find text in files; narrow it with `include` and `path` rather than reading "
+    "many files."
+)
 
 CONFINED: Final = "Files outside the working directory cannot be reached."
 
@@ -57,6 +69,16 @@ UPDATED: Final = "The file {path} has been updated successfully."
 UPDATED_ALL: Final = "The file {path} has been updated. All occurrences were successfully replaced."
 NO_FILES: Final = "No files found"
 MORE_FILES: Final = "(Showing {shown} of {total} files. Use a narrower pattern or path.)"
+SAVED: Final = "(The whole result is in {place}: {hint})"
+NOT_SAVED: Final = "(The whole result could not be saved. Use a narrower pattern or path.)"
+SKIPPED: Final = "({count} files or directories could not be read.)"
+NO_MATCHES: Final = "No matches found"
+ONE_MATCH: Final = "Found 1 match"
+MATCHES: Final = "Found {total} matches"
+SOME_MATCHES: Final = "Found {shown} of {total} matches"
+MATCH_LINE: Final = "Line {line}: {text}"
+NOT_UTF8: Final = "(this line is not UTF-8 text)"
+LINE_CUT: Final = " (line truncated)"
 END_OF_FILE: Final = "(End of file - total {total} lines)"
 MORE_LINES: Final = "(Showing lines {first}-{last} of {total}. Use offset={next} to continue.)"
 CAPPED: Final = "(Output capped. Showing lines {first}-{last}. Use offset={next} to continue.)"

@@ -26,9 +26,14 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 class Collector:
-    """The exact last bytes of a stream. Reading consumes nothing."""
+    """The exact last bytes of a stream. Reading consumes nothing.
+
+    Attributes:
+        ends_beyond: The process is not wanted any longer once this is lossy.
+    """
 
     def __init__(self, spec: Collect) -> None:
+        self.ends_beyond = spec.ends_beyond
         self._limit = spec.max_bytes
         self._kept = bytearray()
         self._total = 0

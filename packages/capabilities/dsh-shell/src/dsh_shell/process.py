@@ -5,6 +5,7 @@ Upstream: packages/shell/subprocess-local/src/process.ts.
 
 import signal
 import time
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -34,6 +35,7 @@ class Intake:
         self.collector = collector
         self.finished = anyio.Event()
         self.last_heard = time.monotonic()
+        self.on_loss: Callable[[], None] | None = None
         self._reader = reader
 
     async def run(self) -> None:
@@ -42,6 +44,8 @@ class Intake:
             while data := await self._reader.receive():
                 self.last_heard = time.monotonic()
                 await self.collector.feed(data)
+                if self.on_loss is not None and self.collector.lossy:
+                    self.on_loss()
             self.finished.set()
         finally:
             self._reader.close()
@@ -85,6 +89,8 @@ class ChildProcess:
         self._grace_s = spec.grace_ms / 1000
         self._input = spec.stdin if isinstance(spec.stdin, bytes) else None
         self._intakes = intakes
+        for intake in intakes:
+            intake.on_loss = self.terminate if intake.collector.ends_beyond else None
         self._group = ProcessGroup(native.pid)
         self._stop_asked = anyio.Event()
         self._stopped = anyio.Event()

@@ -119,8 +119,20 @@ class SubprocessRuntime(Service):
         grace_ms: int,
         env: Mapping[str, str | None] | None = None,
         signal: AbortSignal | None = None,
+        ends_beyond: bool = False,
     ) -> Finished:
         """Run a command without input and keep the end of its output; as `run`, in plain words.
+
+        Args:
+            argv: Program and arguments; no shell looks at them.
+            cwd: Working directory.
+            stdout_bytes: Kept of it.
+            stderr_bytes: Kept of it.
+            timeout_ms: Limit of the whole.
+            grace_ms: Between asking it to end and killing it.
+            env: On top of the filtered environment of the host.
+            signal: Ends it.
+            ends_beyond: End it too when stdout outgrows what is kept; `stdout_lossy` tells.
 
         Raises:
             SubprocessError: It was not started.
@@ -129,7 +141,7 @@ class SubprocessRuntime(Service):
             argv=argv,
             cwd=cwd,
             stdin="ignore",
-            stdout=Collect(stdout_bytes),
+            stdout=Collect(stdout_bytes, ends_beyond=ends_beyond),
             stderr=Collect(stderr_bytes),
             grace_ms=grace_ms,
             signal=signal,

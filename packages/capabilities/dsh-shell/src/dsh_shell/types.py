@@ -33,6 +33,8 @@ class Collect:
 
     max_bytes: int
     spill: Spill | None = None
+    ends_beyond: bool = False
+    """Terminate the process once the stream outgrows the collector."""
 
 
 Input: TypeAlias = Literal["ignore", "pipe"] | bytes
