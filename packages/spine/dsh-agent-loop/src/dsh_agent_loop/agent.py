@@ -64,7 +64,7 @@ class LoopAgent:
         self.runtime = runtime
         self._options = options
         self._drive = drive
-        self.census = Census()
+        self.census = Census(runtime.clock)
         self.phase: phases.Phase = phases.Maintenance()
         self.controller: AbortController | None = None
         """Of the current turn or maintenance task; creation has none."""

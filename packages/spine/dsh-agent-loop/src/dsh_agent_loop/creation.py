@@ -289,11 +289,12 @@ class AgentLife:
     async def _release(self) -> None:
         """Behind the scope: close the log and leave the registry."""
         self._detach_signal()
+        # What came after this would not be stored; a sender is told instead of losing it.
+        self.agent.gone = True
         if self._handle is not None:
             await self._collect_async(self._handle.close)
         if self._detach_agent is not None:
             await self._collect_async(self._detach_agent)
-        self.agent.gone = True
 
     def _finish(self) -> None:
         """Last: the id is free, whoever waits is told."""

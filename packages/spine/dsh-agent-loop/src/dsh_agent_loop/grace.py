@@ -10,6 +10,8 @@ import msgspec
 
 from dsh_llm import AbortSignal
 
+from .clock import Clock, SystemClock
+
 T = TypeVar("T")
 Leave = Callable[[], None]
 
@@ -28,23 +30,39 @@ class CensusEntry(msgspec.Struct, frozen=True, kw_only=True):
 class _Live:
     """An entry of the census."""
 
-    __slots__ = ("abandoned", "began", "call_id", "cancel", "kind", "label")
+    __slots__ = ("abandoned", "began_s", "call_id", "cancel", "kind", "label")
 
     def __init__(
-        self, kind: str, label: str, call_id: str | None, cancel: Callable[[], object] | None
+        self,
+        kind: str,
+        label: str,
+        call_id: str | None,
+        cancel: Callable[[], object] | None,
+        began_s: float,
     ) -> None:
         self.kind = kind
         self.label = label
         self.call_id = call_id
         self.cancel = cancel
-        self.began = anyio.current_time()
+        self.began_s = began_s
         self.abandoned = False
+
+    def entry(self, now_s: float) -> CensusEntry:
+        """What others see of it."""
+        return CensusEntry(
+            kind=self.kind,
+            label=self.label,
+            call_id=self.call_id,
+            age_s=now_s - self.began_s,
+            abandoned=self.abandoned,
+        )
 
 
 class Census:
     """Everything that is alive for one agent; the kernel and the tool pipeline enter here."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._ids = itertools.count()
         self._live: dict[int, _Live] = {}
         self._waiters = 0
@@ -60,7 +78,7 @@ class Census:
     ) -> Leave:
         """Count something in until the returned handle is called."""
         key = next(self._ids)
-        self._live[key] = _Live(kind, label, call_id, cancel)
+        self._live[key] = _Live(kind, label, call_id, cancel, self._clock.now_s())
 
         def leave() -> None:
             if self._live.pop(key, None) is not None:
@@ -70,17 +88,8 @@ class Census:
 
     def entries(self) -> list[CensusEntry]:
         """What is alive, oldest first."""
-        now = anyio.current_time()
-        return [
-            CensusEntry(
-                kind=live.kind,
-                label=live.label,
-                call_id=live.call_id,
-                age_s=now - live.began,
-                abandoned=live.abandoned,
-            )
-            for live in self._live.values()
-        ]
+        now_s = self._clock.now_s()
+        return [live.entry(now_s) for live in self._live.values()]
 
     def abandon_call(self, call_id: str) -> list[CensusEntry]:
         """Mark what still runs for a call as given up.
@@ -94,17 +103,8 @@ class Census:
         for live in marked:
             live.abandoned = True
         self._notify()
-        now = anyio.current_time()
-        return [
-            CensusEntry(
-                kind=live.kind,
-                label=live.label,
-                call_id=live.call_id,
-                age_s=now - live.began,
-                abandoned=True,
-            )
-            for live in marked
-        ]
+        now_s = self._clock.now_s()
+        return [live.entry(now_s) for live in marked]
 
     @property
     def quiet(self) -> bool:
@@ -137,7 +137,7 @@ class Census:
     async def join_listeners(self, grace_s: float | None) -> None:
         """Wait for the listener tasks that run now; after `grace_s` cancel them and wait on."""
         present = {key: live for key, live in self._live.items() if live.kind == "listener"}
-        with anyio.move_on_after(grace_s) as limit:
+        with self._clock.move_on_after(grace_s) as limit:
             await self._gone(present)
         if not limit.cancelled_caught:
             return
@@ -163,6 +163,8 @@ class Grace(msgspec.Struct, frozen=True, kw_only=True):
     """To end of its own accord."""
     abandon_s: float | None
     """To end by native cancellation."""
+    clock: Clock
+    """What both are measured with."""
 
 
 class Outlived(Exception):  # noqa: N818  # a result of the ladder, never an error of anybody
@@ -183,7 +185,6 @@ class Work(Generic[T]):
         self._value: T | None = None
         self._error: BaseException | None = None
         self._cancelled = False
-        self._began = anyio.current_time()
         self._on_done: list[Callable[[], None]] = []
 
     @property
@@ -233,7 +234,7 @@ class Work(Generic[T]):
         await self._ended_or(signal)
         if self.done:
             return
-        with anyio.move_on_after(grace.cancel_s):
+        with grace.clock.move_on_after(grace.cancel_s):
             await self._done.wait()
         if not self.done:
             await self.stop(grace)
@@ -245,7 +246,7 @@ class Work(Generic[T]):
             Outlived: It did not end in time.
         """
         self.cancel()
-        with anyio.move_on_after(grace.abandon_s, shield=True):
+        with grace.clock.move_on_after(grace.abandon_s, shield=True):
             await self._done.wait()
         if not self.done:
             raise Outlived

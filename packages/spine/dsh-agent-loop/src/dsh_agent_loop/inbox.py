@@ -107,13 +107,18 @@ class LoopInbox:
     def claim(self, turn: int, *, boundary: bool) -> tuple[Message, ...]:
         """Take the batch of the coming step: all of next-step, and at a boundary one turn."""
         state = self._state()
-        batch = (*state.next_step, *(state.next_turn[:1] if boundary else ()))
-        if state.next_step:
-            self._take("next-step", len(state.next_step))
-        if boundary and state.next_turn:
-            self._take("next-turn", 1)
-        for message in batch:
-            self._agent.ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
+        batch: tuple[Message, ...] = ()
+        try:
+            if state.next_step:
+                self._take("next-step", len(state.next_step))
+                batch = state.next_step
+            if boundary and state.next_turn:
+                self._take("next-turn", 1)
+                batch += state.next_turn[:1]
+        finally:
+            # What was taken before the log refused the rest is lost, and told all the same.
+            for message in batch:
+                self._agent.ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
         return batch
 
     def _take(self, target: InboxTarget, count: int) -> None:

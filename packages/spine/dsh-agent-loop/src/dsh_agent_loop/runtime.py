@@ -16,6 +16,7 @@ from dsh_session_projection import SessionProjectionRegistry
 from dsh_system_prompt import SystemPrompt
 from dsh_tools import ToolRegistry
 
+from .clock import Clock, SystemClock
 from .grace import Grace
 
 
@@ -29,6 +30,7 @@ class LoopContext(Context):
     tools: ToolRegistry
     agents: AgentRegistry
     session_persistence: SessionPersistence | None = None
+    clock: Clock | None = None
 
 
 class LoopSettings(Protocol):
@@ -63,6 +65,7 @@ class LoopRuntime:
         self.settings = settings
         self.accepting = True
         """False once the loop unloads: no driver starts any more."""
+        self.clock: Clock = ctx.clock or SystemClock()
         self.now_ms: Callable[[], int] = SessionConfig().now_ms
         self._tasks: TaskGroup | None = None
         self._variables: Variables = copy_context()
@@ -90,4 +93,5 @@ class LoopRuntime:
         return Grace(
             cancel_s=None if cancel is None else cancel / 1000,
             abandon_s=self.settings.abandon_grace_ms / 1000,
+            clock=self.clock,
         )

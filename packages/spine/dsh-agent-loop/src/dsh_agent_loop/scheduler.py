@@ -242,12 +242,12 @@ class _Batch:
 
     async def _climb_down(self) -> None:
         grace = self._agent.runtime.grace
-        with anyio.move_on_after(grace.cancel_s):
+        with grace.clock.move_on_after(grace.cancel_s):
             await self._all_ended()
         for call in self._running():
             if call.work is not None:
                 call.work.cancel()
-        with anyio.move_on_after(grace.abandon_s, shield=True):
+        with grace.clock.move_on_after(grace.abandon_s, shield=True):
             await self._all_ended()
         for call in self._running():
             self._abandon(call)
@@ -272,6 +272,7 @@ class _Batch:
 
     async def _stop_everything(self) -> None:
         """The driver is cancelled: cancel what runs and give it one grace."""
+        grace = self._agent.runtime.grace
         works: list[Work[object]] = [] if self._stage_work is None else [self._stage_work]
         for call in self._running():
             if call.work is not None:
@@ -279,9 +280,9 @@ class _Batch:
         with anyio.CancelScope(shield=True):
             for work in works:
                 work.cancel()
-                with anyio.move_on_after(self._agent.runtime.grace.abandon_s):
+                with grace.clock.move_on_after(grace.abandon_s):
                     await work.ended()
-            with anyio.move_on_after(self._agent.runtime.grace.abandon_s):
+            with grace.clock.move_on_after(grace.abandon_s):
                 await self._all_ended()
         for call in self._running():
             self._abandon(call)

@@ -242,7 +242,7 @@ class _Request:
         grace = self._agent.runtime.grace
         limit = None if grace.cancel_s is None else grace.cancel_s + (grace.abandon_s or 0)
         try:
-            with anyio.move_on_after(limit, shield=True) as scope:
+            with grace.clock.move_on_after(limit, shield=True) as scope:
                 await stream.aclose()
             if scope.cancelled_caught:
                 log.warning("agent.stream_close_timed_out", agent=self._agent.id, limit_s=limit)

@@ -34,9 +34,7 @@ from dsh_llm import (
     ToolCallBlock,
     ToolCallsFinish,
 )
-from dsh_session import (
-    SessionStore,
-)
+from dsh_session import SessionConfig, SessionStore
 from dsh_session_projection import SessionProjectionRegistry
 from dsh_system_prompt import Config as PromptConfig
 from dsh_system_prompt import SystemPrompt
@@ -168,23 +166,9 @@ async def loop_stack(
         prompt: Of the system prompt; empty by default.
         before: Called with the root context before the agent is created.
     """
-    import dsh_agent_loop
-
     model = ScriptedModel(*replies)
-    quiet = {"include_harness_identity": False} if prompt is None else prompt
     async with Context() as root:
-        parts: list[tuple[Plugin, object]] = [
-            (SessionStore, None),
-            (SessionProjectionRegistry, None),
-            (LlmService, None),
-            (SystemPrompt, PromptConfig.model_validate(quiet)),
-            (ToolRegistry, None),
-            (AgentRegistry, None),
-            (dsh_agent_loop, config),
-            (invariant, None),
-        ]
-        for part, settings in parts:
-            _ = root.plugin(part, settings)
+        mount_loop(root, config=config, prompt=prompt)
         if before is not None:
             before(root)
         await root.settled()
@@ -194,3 +178,27 @@ async def loop_stack(
         stack.recorder.take()
         yield stack
 
+
+def mount_loop(
+    root: Context,
+    *,
+    config: Mapping[str, object] | None = None,
+    prompt: Mapping[str, object] | None = None,
+    sessions: SessionConfig | None = None,
+) -> None:
+    """Mount all that an agent needs, and the companion that checks each request."""
+    import dsh_agent_loop
+
+    quiet = {"include_harness_identity": False} if prompt is None else prompt
+    parts: list[tuple[Plugin, object]] = [
+        (SessionStore, sessions),
+        (SessionProjectionRegistry, None),
+        (LlmService, None),
+        (SystemPrompt, PromptConfig.model_validate(quiet)),
+        (ToolRegistry, None),
+        (AgentRegistry, None),
+        (dsh_agent_loop, config),
+        (invariant, None),
+    ]
+    for part, settings in parts:
+        _ = root.plugin(part, settings)
