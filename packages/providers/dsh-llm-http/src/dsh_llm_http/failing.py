@@ -3,11 +3,23 @@
 from collections.abc import Callable, Mapping
 
 from dsh_brand import scrub_surrogates
-from dsh_llm import ErrorFinish, LlmError, LlmFailure, codes
+from dsh_llm import (
+    ErrorFinish,
+    FinishReason,
+    LlmError,
+    LlmFailure,
+    MaxTokensFinish,
+    StopFinish,
+    ToolCallsFinish,
+    codes,
+)
 
 from .classify import ErrorFacts, error_facts, payload_code
 
-FAULT_WORDS: Mapping[str, str] = {
+_STOP_WORDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
+_CALL_WORDS = frozenset({"tool_calls", "function_call", "tool_use"})
+_LENGTH_WORDS = frozenset({"length", "max_tokens", "model_length"})
+_FAULT_WORDS: Mapping[str, str] = {
     "network_error": codes.TRANSPORT,
     "connection_error": codes.TRANSPORT,
     "timeout": codes.TIMEOUT,
@@ -19,8 +31,8 @@ FAULT_WORDS: Mapping[str, str] = {
 """Finish words that name a fault of the way rather than of the request."""
 
 
-class StreamFailures:
-    """Makes the error finishes of one response.
+class StreamFinishes:
+    """Makes the finish of one response.
 
     Args:
         label: How the route is named to people.
@@ -35,15 +47,28 @@ class StreamFailures:
         self._redact = redact
         self._request_id = request_id
 
-    def empty(self) -> ErrorFinish:
-        """The response completed and opened no block."""
-        message = f"{self._label} completed the response without any content"
-        return self.error(message, codes.EMPTY_RESPONSE)
+    def completed(self, word: str, *, content: bool) -> FinishReason:
+        """The response completed.
 
-    def word(self, word: str, explanation: str = "") -> ErrorFinish:
+        Args:
+            word: The provider's finish word, empty without one.
+            content: Whether the response opened a block.
+        """
+        if word in _CALL_WORDS:
+            return ToolCallsFinish()
+        if word in _LENGTH_WORDS:
+            return MaxTokensFinish()
+        if word and word not in _STOP_WORDS:
+            return self.refused(word)
+        if not content:
+            message = f"{self._label} completed the response without any content"
+            return self.error(message, codes.EMPTY_RESPONSE)
+        return StopFinish()
+
+    def refused(self, word: str, explanation: str = "") -> ErrorFinish:
         """The response ended with a word that says neither stop, calls nor length."""
         shown = self._redact(scrub_surrogates(word))
-        code = FAULT_WORDS.get(word, shown.upper())
+        code = _FAULT_WORDS.get(word, shown.upper())
         said = f": {self._redact(explanation)}" if explanation else ""
         message = f"{self._label} ended the stream with finish reason {shown!r}{said}"
         return self.error(message, code)

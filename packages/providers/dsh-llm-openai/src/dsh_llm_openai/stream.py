@@ -12,23 +12,16 @@ from dsh_llm import (
     BlockStart,
     FinishChunk,
     FinishReason,
-    MaxTokensFinish,
-    StopFinish,
     StreamChunk,
-    ToolCallsFinish,
     UsageChunk,
 )
 from dsh_llm_http import Frame
-from dsh_llm_http.failing import StreamFailures
+from dsh_llm_http.failing import StreamFinishes
 
 from .calls import CallTable
 from .payloads import Delta, Payload, ProviderFault, ToolFragment, Usage, read_payload
 from .tracks import TextTrack, Track
 from .usage import token_usage, usable
-
-_STOP_WORDS = frozenset({"stop", "eos", "eos_token", "stop_sequence", "end_turn"})
-_CALL_WORDS = frozenset({"tool_calls", "function_call", "tool_use"})
-_LENGTH_WORDS = frozenset({"length", "max_tokens", "model_length"})
 
 
 class ChunkTranslator:
@@ -45,7 +38,7 @@ class ChunkTranslator:
     ) -> None:
         self.finished = False
         """The terminal event was seen; nothing after it is looked at."""
-        self._failures = StreamFailures(label, redact, request_id)
+        self._finishes = StreamFinishes(label, redact, request_id)
         self._reasoning: TextTrack | None = None
         self._text: TextTrack | None = None
         self._calls = CallTable()
@@ -77,7 +70,7 @@ class ChunkTranslator:
             LlmError: `STREAM_CLOSED`: neither the end mark nor a finish reason was seen.
         """
         if not self._finish_word:
-            raise self._failures.closed()
+            raise self._finishes.closed()
         return self._complete()
 
     def _take(self, payload: Payload, out: list[StreamChunk]) -> None:
@@ -141,7 +134,8 @@ class ChunkTranslator:
             if rest:
                 out.append(track.delta(rest))
         out += [BlockEnd(track.index, track.block()) for track in self._open]
-        return self._finish(self._finish_reason(), out)
+        reason = self._finishes.completed(self._finish_word, content=bool(self._open))
+        return self._finish(reason, out)
 
     def _finish(self, reason: FinishReason, out: list[StreamChunk]) -> list[StreamChunk]:
         self.finished = True
@@ -150,22 +144,10 @@ class ChunkTranslator:
         out.append(FinishChunk(reason))
         return out
 
-    def _finish_reason(self) -> FinishReason:
-        word = self._finish_word
-        if word in _CALL_WORDS:
-            return ToolCallsFinish()
-        if word in _LENGTH_WORDS:
-            return MaxTokensFinish()
-        if word and word not in _STOP_WORDS:
-            return self._failures.word(word)
-        if not self._open:
-            return self._failures.empty()
-        return StopFinish()
-
     def _fail(self, fault: ProviderFault) -> list[StreamChunk]:
         if usable(fault.usage):
             self._usage = fault.usage
-        return self._finish(self._failures.reported(fault.body), [])
+        return self._finish(self._finishes.reported(fault.body), [])
 
 
 def _grow(track: TextTrack, text: str, out: list[StreamChunk]) -> None:
