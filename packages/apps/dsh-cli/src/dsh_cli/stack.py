@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 import dsh_fs
+import dsh_llm_retry
 import dsh_session_jsonl
 from dsh_agent import Agent
 from dsh_cli.errors import CliError
@@ -36,6 +37,7 @@ async def mounted_stack(
     """Mount spine, session store and the rows of `config_file`; leaving unmounts in order."""
     async with CliContext() as ctx:
         ctx.plugin(spine)
+        ctx.plugin(dsh_llm_retry)
         # Plain text: people look into their logs, and any tool reads them.
         ctx.plugin(dsh_session_jsonl, {"root": sessions, "compression": "none"})
         await ctx.settled()
