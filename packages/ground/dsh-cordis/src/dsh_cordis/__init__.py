@@ -1,9 +1,8 @@
 """Plugin kernel after Cordis: contexts, fibers, effects, services, typed events and scopes."""
 
 from dsh_cordis._activation import FiberState
-from dsh_cordis._dispatch import TaskCensus, task_census
+from dsh_cordis._dispatch import UNKEYED, TaskCensus, task_census
 from dsh_cordis.context import (
-    UNKEYED,
     Context,
     Fiber,
     InternalConfig,

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context, ContextVar
 from enum import Enum
 from types import TracebackType
-from typing import Final, Literal
+from typing import Final, Literal, NoReturn
 from weakref import WeakSet
 
 import anyio
@@ -176,7 +176,11 @@ class Activation(Owner):
     def check(self, what: str) -> None:
         """Refuse a registration when this activation has ended."""
         if self.closed:
-            raise InactiveError(self.fiber.name, what)
+            self.refuse(what)
+
+    def refuse(self, what: str) -> NoReturn:
+        """Raise what a registration on an ended activation gets."""
+        raise InactiveError(self.fiber.name, what)
 
     @override
     def report(self, error: Exception, label: str) -> None:
@@ -232,7 +236,7 @@ class Claim(Handle):
         available: Callable[[Place], bool] | None,
         table: "Claims",
     ) -> None:
-        super().__init__(place.activation, f"service {key!r}")
+        self._owner = place.activation
         self.place = place
         self.key = key
         self.pair = place.pair(key)
@@ -242,8 +246,19 @@ class Claim(Handle):
         self.public = False
         self.live = True
         self.dependents: dict[Activation, None] = {}
-        self.cached_in: WeakSet[object] = WeakSet()
+        self.cached_in: WeakSet[object] | None = None
         self._table = table
+
+    @property
+    @override
+    def label(self) -> str:
+        return f"service {self.key!r}"
+
+    def cache_in(self, context: object) -> None:
+        """A context keeps the service as an attribute, until this claim ends."""
+        if self.cached_in is None:
+            self.cached_in = WeakSet()
+        self.cached_in.add(context)
 
     @property
     def fiber(self) -> Node:
@@ -312,9 +327,9 @@ class Claim(Handle):
         claims = self.place.activation.claims
         if claims.get(self.pair) is self:
             del claims[self.pair]
-        for context in list(self.cached_in):
+        cached, self.cached_in = self.cached_in, None
+        for context in list(cached or ()):
             context.__dict__.pop(self.key, None)
-        self.cached_in.clear()
 
 
 def lifecycle_frame() -> Frame | None:

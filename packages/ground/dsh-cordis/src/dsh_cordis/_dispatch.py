@@ -3,20 +3,34 @@
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar, copy_context
 from functools import partial
-from inspect import iscoroutine
-from typing import Protocol
+from types import CoroutineType
+from typing import Any, Final, Protocol
+from weakref import ref
 
 import anyio
 from typing_extensions import override
 
 from dsh_cordis._activation import Activation
 from dsh_cordis._effects import Background, is_awaitable
-from dsh_cordis._keys import KeyRecord
+from dsh_cordis._keys import KeyRecord, chain_of, find_record, moves
 from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
 from dsh_cordis.handle import Handle, Rest
 
 Fn = Callable[..., object]
+
+UNKEYED: Final = object()
+"""The key of a `Target` that routes by its predicate alone."""
+
+
+class Route:
+    """What a dispatch reads of a `Target`, whose predicate takes a class of the layer above."""
+
+    __slots__ = ("admits", "key")
+
+    def __init__(self, key: object, admits: Callable[[Any], bool] | None) -> None:
+        self.key = key
+        self.admits = admits
 
 
 class TaskCensus(Protocol):
@@ -53,29 +67,31 @@ class Listener(Handle):
     """One registration of a listener; it is its own handle."""
 
     simple = True
+    once = False
+    everywhere = False
+    _spent = False
+    _owner: Activation
 
-    def __init__(
-        self,
-        activation: Activation,
-        ctx: object,
-        event: str,
-        fn: Fn,
-        row: "Row",
-        *,
-        once: bool,
-        everywhere: bool,
-    ) -> None:
-        super().__init__(activation, event)
-        self.activation = activation
+    def __init__(self, ctx: object, scope: object, fn: Fn, row: "Row", owner: Activation) -> None:
+        # The label is the event's name, which stands in the row.
+        self._owner = owner
         self.ctx = ctx
+        self.scope = scope
+        # What a waterfall calls, in whose chain a listener stays once it is admitted.
         self.wrapped = fn
-        # What a dispatch calls; a no-op once this is disposed, so a snapshot skips it by itself.
-        self.fn: Fn = self._call_once if once else fn
-        self.once = once
-        self.everywhere = everywhere
-        self.scope: KeyRecord | None = activation_scope(ctx)
+        # What other dispatches call; a no-op once this is disposed, so a snapshot skips it.
+        self.fn = fn
         self._row = row
-        self._spent = False
+
+    @property
+    @override
+    def label(self) -> str:
+        return self._row.event
+
+    def only_once(self) -> None:
+        """Make it a once-listener; before the first dispatch."""
+        self.once = True
+        self.fn = self._call_once
 
     def take(self) -> bool:
         """Use up a once-listener; False when it is used up already."""
@@ -88,6 +104,15 @@ class Listener(Handle):
     def _call_once(self, event: Event) -> object:
         return self.wrapped(event) if self.take() else None
 
+    @property
+    def activation(self) -> Activation:
+        """The activation that it belongs to."""
+        return self._owner
+
+    def report(self, error: Exception) -> None:
+        """It raised where nobody takes an exception."""
+        self._owner.report(error, f"listener of {self.label!r}")
+
     @override
     def _begin(self) -> Rest:
         self._row.remove(self)
@@ -96,22 +121,20 @@ class Listener(Handle):
         return None
 
 
-def activation_scope(ctx: object) -> KeyRecord | None:
-    """The scope tag of a context."""
-    scope = getattr(getattr(ctx, "_place", None), "scope", None)
-    return scope if isinstance(scope, KeyRecord) else None
-
-
 class Row:
-    """The listeners of one event, with the snapshot that a dispatch uses."""
+    """The listeners of one event, with the snapshots that dispatches use."""
 
-    __slots__ = ("_back", "_front", "_hot", "_snapshot")
+    __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "_tagged", "event")
 
-    def __init__(self, hot: dict[type, tuple[Listener, ...]]) -> None:
+    def __init__(self, event: str, hot: "Hot") -> None:
+        self.event = event
         self._hot = hot
         self._back: dict[Listener, None] = {}
         self._front: dict[Listener, None] = {}
         self._snapshot: tuple[Listener, ...] | None = ()
+        self._tagged = False
+        # By identity of a scope key: its record, the count of moves, and who is reached.
+        self._reached: dict[int, tuple[ref[KeyRecord], int, tuple[Listener, ...]]] = {}
 
     def add(self, listener: Listener, *, prepend: bool) -> None:
         """Enter a listener, last or before all present ones."""
@@ -126,14 +149,58 @@ class Row:
 
     def _changed(self) -> None:
         self._snapshot = None
-        if self._hot:
-            self._hot.clear()
+        if self._reached:
+            self._reached.clear()
+        self._hot.forget()
 
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners in order."""
         if self._snapshot is None:
-            self._snapshot = (*reversed(self._front), *self._back)
+            found = self._snapshot = (*reversed(self._front), *self._back)
+            self._tagged = any(listener.scope is not None for listener in found)
         return self._snapshot
+
+    def reached_from(self, key: object) -> tuple[Listener, ...]:
+        """The listeners that a dispatch keyed `key` reaches: untagged, or tagged up from it."""
+        listeners = self.listeners()
+        if not self._tagged:
+            return listeners
+        known = self._reached.get(id(key))
+        if known is not None:
+            record = known[0]()
+            if record is not None and record.key is key and known[1] == moves.count:
+                return known[2]
+        record = find_record(key)
+        above = (None, *chain_of(record))
+        reached = tuple(each for each in listeners if each.everywhere or each.scope in above)
+        if record is not None:
+            self._reached[id(key)] = (self._watch(record), moves.count, reached)
+        return reached
+
+    def _watch(self, record: KeyRecord) -> ref[KeyRecord]:
+        # The table must neither keep a key alive nor grow with every key that is gone.
+        return ref(record, partial(_drop, self._reached, id(record.key)))
+
+
+def _drop(reached: dict[int, Any], ident: int, _: ref[KeyRecord]) -> None:
+    reached.pop(ident, None)
+
+
+class Hot:
+    """Who takes part in an unkeyed dispatch, by payload class, while nobody observes dispatches."""
+
+    __slots__ = ("emit", "rest")
+
+    def __init__(self) -> None:
+        self.emit: dict[type, tuple[Listener, ...]] = {}
+        self.rest: dict[type, tuple[Listener, ...]] = {}
+
+    def forget(self) -> None:
+        """A listener came or went."""
+        if self.emit:
+            self.emit.clear()
+        if self.rest:
+            self.rest.clear()
 
 
 class ListenerTask(Background):
@@ -150,18 +217,19 @@ def emit(event: Event, listeners: Sequence[Listener]) -> None:
     for listener in listeners:
         try:
             result = listener.fn(event)
-        except Exception as error:  # contained, unless the event is vetoing
+        except Exception as error:
             if event.vetoing:
                 for _, coroutine in late or ():
                     coroutine.close()
                 raise
-            listener.activation.report(error, f"listener of {event.name!r}")
+            listener.report(error)
             continue
-        if result is not None and iscoroutine(result):
+        if result is not None and isinstance(result, CoroutineType):
             late = late or []
             late.append((listener, result))
-    for listener, coroutine in late or ():
-        _start_late(event, listener, coroutine)
+    if late is not None:
+        for listener, coroutine in late:
+            _start_late(event, listener, coroutine)
 
 
 def _start_late(
@@ -214,7 +282,7 @@ class _Gathering:
                     _ = tasks.start_soon(self._chain, 0, tasks)
         except BaseException:
             for listener, error in self.errors.values():
-                listener.activation.report(error, f"listener of {self.event.name!r}")
+                listener.report(error)
             raise
 
     async def _chain(self, position: int, tasks: anyio.abc.TaskGroup) -> None:
@@ -246,22 +314,11 @@ def _first(item: tuple[int, object]) -> int:
     return item[0]
 
 
-async def serial(event: Event, listeners: Sequence[Listener]) -> object:
-    """One by one until the first result."""
-    for listener in listeners:
-        result = listener.fn(event)
-        if is_awaitable(result):
-            result = await result
-        if result is not None and result is not False:
-            return result
-    return None
-
-
 def bail(event: Event, listeners: Sequence[Listener]) -> object:
-    """As `serial`, synchronous."""
+    """One by one until the first answer, which must be there at once."""
     for listener in listeners:
         result = listener.fn(event)
-        if iscoroutine(result):
+        if isinstance(result, CoroutineType):
             result.close()
             raise TypeError(
                 f"a listener of {event.name!r} is asynchronous; a Bail event takes only answers "

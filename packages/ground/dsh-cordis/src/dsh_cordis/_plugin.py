@@ -7,8 +7,10 @@ needed at run time.
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Final
+from weakref import WeakKeyDictionary, ref
 
 from dsh_cordis._views import Viewable
 from dsh_cordis.errors import ConfigError
@@ -31,8 +33,8 @@ class Definition:
         plugin: object,
         name: str | None,
         run: Callable[[object, object], object] = _no_body,
-        required: Mapping[str, object] | None = None,
-        optional: Iterable[str] = (),
+        required: dict[str, object] | None = None,
+        optional: frozenset[str] = frozenset(),
         model: object = None,
         *,
         transparent: bool = False,
@@ -41,8 +43,8 @@ class Definition:
         self.transparent = transparent
         self.name = name
         self.run = run
-        self.required = dict(required or {})
-        self.optional = frozenset(optional)
+        self.required = required or {}
+        self.optional = optional
         self.model = model
 
     @property
@@ -81,22 +83,60 @@ def define(plugin: object, base: type) -> Definition:
         TypeError: It has none of these shapes, or an annotation of it cannot be found.
     """
     body, owner = _body_of(plugin)
-    parameters = _parameters(plugin, body)
-    takes_config = len(parameters) > 1
-    required, optional = _declared(plugin, owner)
-    context_type = _annotation(parameters[0], body, strict=True)
-    if isinstance(context_type, type) and issubclass(context_type, base):
-        named, free = needs_of(context_type, base)
-        required = {**dict.fromkeys(named), **required}
-        optional |= free - required.keys()
+    signature = _signature_of(plugin, body, base)
+    required = {**signature.required, **_declared(plugin, owner)}
+    optional = signature.optional - required.keys() if signature.optional else _NONE
     model = getattr(owner, "Config", None)
-    if model is None and takes_config:
-        model = _annotation(parameters[1], body, strict=False)
-    if getattr(model, "model_validate", None) is None:
+    if model is None:
+        model = signature.model()
+    elif getattr(model, "model_validate", None) is None:
         model = None
-    return Definition(
-        plugin, _name_of(plugin), _runner(plugin, body, takes_config), required, optional, model
-    )
+    run = _runner(plugin, body, signature.takes_config)
+    return Definition(plugin, _name_of(plugin), run, required, optional, model)
+
+
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class _Signature:
+    """What the parameters of a body tell."""
+
+    __slots__ = ("model", "optional", "required", "takes_config")
+
+    def __init__(self, parameters: list[inspect.Parameter], body: Callable[..., object], base: type):
+        self.takes_config = len(parameters) > 1
+        self.required: dict[str, None] = {}
+        self.optional = _NONE
+        context_type = _annotation(parameters[0], body, strict=True)
+        if isinstance(context_type, type) and issubclass(context_type, base):
+            named, free = needs_of(context_type, base)
+            self.required, self.optional = dict.fromkeys(named), frozenset(free)
+        self.model: Callable[[], object] = _no_model
+        model = _annotation(parameters[1], body, strict=False) if self.takes_config else None
+        if getattr(model, "model_validate", None) is not None:
+            # Weakly where possible: a class defined beside its plugin may lead back to it.
+            self.model = ref(model) if isinstance(model, type) else partial(_same, model)
+
+
+def _no_model() -> None:
+    return None
+
+
+def _same(value: object) -> object:
+    return value
+
+
+# Reading a signature takes longer than all the rest of mounting a plugin.
+_signatures: "WeakKeyDictionary[Callable[..., object], _Signature]" = WeakKeyDictionary()
+
+
+def _signature_of(plugin: object, body: Callable[..., object], base: type) -> _Signature:
+    if not isinstance(body, FunctionType):
+        return _Signature(_parameters(plugin, body), body, base)
+    known = _signatures.get(body)
+    if known is None or (known.model is not _no_model and known.model() is None):
+        known = _signatures[body] = _Signature(_parameters(plugin, body), body, base)
+    return known
 
 
 def _body_of(plugin: object) -> tuple[Callable[..., object], object]:
@@ -154,14 +194,14 @@ def _runner(
     return build
 
 
-def _declared(plugin: object, owner: object) -> tuple[dict[str, object], set[str]]:
+def _declared(plugin: object, owner: object) -> Mapping[str, object]:
     inject = getattr(owner, "inject", None)
     if inject is None or callable(inject):
-        return {}, set()
+        return {}
     if isinstance(inject, Mapping):
-        return dict(inject), set()
+        return inject
     if isinstance(inject, Iterable) and not isinstance(inject, str):
-        return dict.fromkeys(inject), set()
+        return dict.fromkeys(inject)
     raise TypeError(f"`inject` of {plugin!r} must be a list of keys or a mapping, not {inject!r}")
 
 

@@ -10,10 +10,9 @@ from typing_extensions import override
 from dsh_brand import error_chain
 from dsh_cordis import _dispatch
 from dsh_cordis._activation import Claims, FiberState, Place
-from dsh_cordis._dispatch import Listener, Row
+from dsh_cordis._dispatch import UNKEYED, Hot, Listener, Route, Row
 from dsh_cordis._fiber import FiberCore
 from dsh_cordis._kernel import Kernel
-from dsh_cordis._keys import chain
 from dsh_cordis._machine import FiberMachine, Ports
 from dsh_cordis.errors import ScopeError
 from dsh_cordis.events import Event, Mode
@@ -53,7 +52,7 @@ class Tree(Ports):
         self.kernel = Kernel()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
-        self.hot: dict[type, tuple[Listener, ...]] = {}
+        self.hot = Hot()
         self.registry: dict[object, dict[FiberMachine, None]] = {}
         self._make_context = make_context
         self._events = events
@@ -148,18 +147,10 @@ class Tree(Ports):
         """The listeners of an event name."""
         row = self.rows.get(event)
         if row is None:
-            row = self.rows[event] = Row(self.hot)
+            row = self.rows[event] = Row(event, self.hot)
         return row
 
-    def admitted(
-        self,
-        event: Event,
-        mode: Mode,
-        key: object,
-        admits: Callable[[object], bool] | None,
-        target: object,
-        unkeyed: object,
-    ) -> tuple[Listener, ...]:
+    def admitted(self, event: Event, mode: Mode, target: Route | None) -> tuple[Listener, ...]:
         """Decide, once and before any runs, which listeners take part.
 
         Raises:
@@ -168,53 +159,39 @@ class Tree(Ports):
         """
         if event.mode != mode:
             raise TypeError(f"{event.name!r} is a {event.mode} event; it cannot go out as {mode}")
-        key = _subject_key(event, key, unkeyed)
-        self._observe(event, mode, target)
-        row = self.rows.get(event.name)
-        listeners = () if row is None else row.listeners()
-        if key is unkeyed and admits is None:
-            if not self._observed:
-                # Every row clears this when it changes, so what stands in it is true.
-                self.hot[type(event)] = listeners
-            return listeners
-        reached = None if key is unkeyed else {id(above) for above in chain(key)}
-        return tuple(listener for listener in listeners if _admits(listener, reached, admits))
-
-    @property
-    def _observed(self) -> bool:
-        row = self.rows.get("internal/dispatch")
-        return row is not None and bool(row.listeners())
-
-    def _observe(self, event: Event, mode: Mode, target: object) -> None:
-        if self._observed and not event.name.startswith("internal/"):
-            row = self.rows["internal/dispatch"]
+        key = _key_of(event, target)
+        observers = self.rows.get("internal/dispatch")
+        observed = observers.listeners() if observers is not None else ()
+        if observed and not event.name.startswith("internal/"):
             announcement = self._events.dispatch(dispatch_mode=mode, event=event, target=target)
-            _dispatch.emit(announcement, row.listeners())
+            _dispatch.emit(announcement, observed)
+        row = self.rows.get(event.name)
+        listeners: tuple[Listener, ...] = ()
+        if row is not None:
+            listeners = row.listeners() if key is UNKEYED else row.reached_from(key)
+        if target is not None and target.admits is not None:
+            admits = target.admits
+            return tuple(each for each in listeners if each.everywhere or admits(each.ctx))
+        if key is UNKEYED and not observed:
+            # Every row clears this when it changes, so what stands in it is true.
+            (self.hot.emit if mode == "emit" else self.hot.rest)[type(event)] = listeners
+        return listeners
 
 
-def _subject_key(event: Event, key: object, unkeyed: object) -> object:
-    subject = event.subject
-    if subject is None:
-        if event.scoped and key is unkeyed:
+def _key_of(event: Event, target: Route | None) -> object:
+    """The scope key of a dispatch: the payload's subject, or the target's key."""
+    key = UNKEYED if target is None else target.key
+    if event.subject is None:
+        if event.scoped and key is UNKEYED:
             raise ScopeError(
                 f"{event.name!r} is scoped; dispatch it with target=Target(key), or Target(None) "
                 "for listeners outside all scopes"
             )
         return key
-    own: object = getattr(event, subject)
-    if key is not unkeyed and key is not own:
-        raise ScopeError(f"the target of {event.name!r} must be keyed by its {subject!r}")
+    own: object = getattr(event, event.subject)
+    if key is not UNKEYED and key is not own:
+        raise ScopeError(f"the target of {event.name!r} must be keyed by its {event.subject!r}")
     return own
-
-
-def _admits(
-    listener: Listener, reached: set[int] | None, admits: Callable[[object], bool] | None
-) -> bool:
-    if listener.everywhere:
-        return True
-    if reached is not None and listener.scope is not None and id(listener.scope.key) not in reached:
-        return False
-    return admits is None or admits(listener.ctx)
 
 
 def _log_error(error: Exception, fiber: str, label: str) -> None:

@@ -5,6 +5,7 @@ Upstream: packages/core/src/context.ts and fiber.ts of Cordis.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, cast, overload
 
 import anyio
@@ -12,8 +13,8 @@ from typing_extensions import override
 
 from dsh_cordis import _dispatch
 from dsh_cordis._activation import Claim, FiberState, Place, lifecycle_frame
-from dsh_cordis._dispatch import Listener
-from dsh_cordis._effects import set_up, start_background
+from dsh_cordis._dispatch import UNKEYED, Listener, Route
+from dsh_cordis._effects import is_awaitable, set_up, start_background
 from dsh_cordis._fiber import FiberCore
 from dsh_cordis._plugin import Definition, define, identity_of
 from dsh_cordis._tree import Announcements, Tree
@@ -37,13 +38,12 @@ if TYPE_CHECKING:
     # structlog brings asyncio and a tenth of a second; it is imported at the first `ctx.log`.
     from structlog.typing import FilteringBoundLogger
 
+_emit = _dispatch.emit
+
 R = TypeVar("R")
 L = TypeVar("L")
 S = TypeVar("S", bound=Viewable)
 _Predicate = Callable[["Context"], bool]
-
-UNKEYED: Final = object()
-"""The key of a `Target` that routes by its predicate alone."""
 
 
 class PluginObject(Protocol):
@@ -59,7 +59,7 @@ Plugin = Callable[..., object] | PluginObject
 """A function `(ctx, config)` or `(ctx)`, a service class, or something with `apply`."""
 
 
-class Target:
+class Target(Route):
     """To whom a dispatch goes.
 
     Args:
@@ -68,12 +68,11 @@ class Target:
         admits: A further condition on the listener's owning context.
     """
 
-    __slots__ = ("admits", "key")
+    __slots__ = ()
 
     def __init__(self, key: object = UNKEYED, admits: _Predicate | None = None) -> None:
         """See the class."""
-        self.key = key
-        self.admits = admits
+        super().__init__(key, admits)
 
 
 class Fiber(FiberCore):
@@ -119,6 +118,7 @@ class InternalPlugin(Emit, frozen=True):
     name: ClassVar[str] = "internal/plugin"
     vetoing: ClassVar[bool] = True
     fiber: Fiber
+    """The fiber, PENDING at its mount: an observer may add requirements or dispose it."""
 
 
 class InternalStatus(Emit, frozen=True):
@@ -126,7 +126,10 @@ class InternalStatus(Emit, frozen=True):
 
     name: ClassVar[str] = "internal/status"
     fiber: Fiber
+    """The fiber, in its new state."""
+
     previous: FiberState
+    """The state that it left."""
 
 
 class InternalError(Emit, frozen=True):
@@ -134,8 +137,13 @@ class InternalError(Emit, frozen=True):
 
     name: ClassVar[str] = "internal/error"
     error: Exception
+    """What was raised, traceback included."""
+
     fiber: Fiber
+    """The fiber whose code raised it."""
+
     label: str
+    """What that code did for the fiber, such as `"plugin body"` or the label of an effect."""
 
 
 class InternalDispatch(Emit, frozen=True):
@@ -144,8 +152,13 @@ class InternalDispatch(Emit, frozen=True):
     name: ClassVar[str] = "internal/dispatch"
     vetoing: ClassVar[bool] = True
     dispatch_mode: Mode
+    """How the event goes out."""
+
     event: Event
+    """The payload."""
+
     target: Target | None
+    """The target that the dispatcher gave, if any; a subject in the payload is not repeated."""
 
 
 class InternalConfig(SyncWaterfall[object], frozen=True):
@@ -153,7 +166,10 @@ class InternalConfig(SyncWaterfall[object], frozen=True):
 
     name: ClassVar[str] = "internal/config"
     fiber: Fiber
+    """The fiber that the config is for."""
+
     config: object
+    """The config as it was given; what the chain answers is validated."""
 
 
 class InternalUpdate(Waterfall[None], frozen=True):
@@ -161,7 +177,10 @@ class InternalUpdate(Waterfall[None], frozen=True):
 
     name: ClassVar[str] = "internal/update"
     fiber: Fiber
+    """The fiber that is updated."""
+
     config: object
+    """The new config as it was given, found valid."""
 
 
 _EVENTS: Final = Announcements(
@@ -188,6 +207,7 @@ class Context:
         """Make a root. Events, `provide` and synchronous effects work before it is opened."""
         tree = self._tree = Tree(Context._at, _EVENTS)
         tree.root = self
+        self._hot = tree.hot.emit
         fiber = Fiber(tree.kernel, tree, Definition(None, "root"), None, None)
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
@@ -201,6 +221,7 @@ class Context:
     def _at(tree: Tree, place: Place) -> "Context":
         ctx = object.__new__(Context)
         ctx._tree = tree
+        ctx._hot = tree.hot.emit
         ctx._place = place
         ctx.fiber = cast("Fiber", place.activation.fiber)
         ctx.root = cast("Context", tree.root)
@@ -244,30 +265,47 @@ class Context:
         Raises:
             InactiveError: The activation of this context has ended.
         """
-        activation = self._place.activation
-        activation.check("ctx.on")
+        place = self._place
+        activation = place.activation
+        if activation.closed:
+            activation.refuse("ctx.on")
         name = getattr(event, "name", None)
         if not isinstance(name, str) or not callable(listener):
             raise TypeError(
                 f"ctx.on takes an event class with a name and a listener, not {event!r}"
             )
-        row = self._tree.row(name)
-        entry = Listener(activation, self, name, listener, row, once=once, everywhere=everywhere)
+        row = self._tree.rows.get(name) or self._tree.row(name)
+        entry = Listener(self, place.scope, listener, row, activation)
+        if once:
+            entry.only_once()
+        if everywhere:
+            entry.everywhere = True
         row.add(entry, prepend=prepend)
-        activation.stack.add(entry)
+        activation.stack.put(entry)
         return entry
-
-    def _admitted(self, event: Event, mode: Mode, target: Target | None) -> tuple[Listener, ...]:
-        key, admits = (UNKEYED, None) if target is None else (target.key, target.admits)
-        anything = cast("Callable[[object], bool] | None", admits)
-        return self._tree.admitted(event, mode, key, anything, target, UNKEYED)
 
     def emit(self, event: Emit, *, target: Target | None = None) -> None:
         """Run every listener; their errors are reported, unless the event is vetoing."""
-        listeners = self._tree.hot.get(type(event)) if target is None else None
-        if listeners is None or event.mode != "emit":
-            listeners = self._admitted(event, "emit", target)
-        _dispatch.emit(event, listeners)
+        listeners = self._hot.get(type(event)) if target is None else None
+        if listeners is None:
+            listeners = self._tree.admitted(event, "emit", target)
+        if listeners:
+            _emit(event, listeners)
+
+    def prepare_emit(self, event: Emit, *, target: Target | None = None) -> Callable[[], None]:
+        """Decide who takes part in an emit, and run it when the result is called.
+
+        Everything that can refuse the dispatch (a wrong mode, a missing target, an observer of
+        `internal/dispatch`) does so here, so that the caller can commit what it announces between
+        the two. Call the result at most once.
+        """
+        return partial(_dispatch.emit, event, self._tree.admitted(event, "emit", target))
+
+    def _admitted(self, event: Event, mode: Mode, target: Target | None) -> tuple[Listener, ...]:
+        listeners = self._tree.hot.rest.get(type(event)) if target is None else None
+        if listeners is None or event.mode != mode:
+            listeners = self._tree.admitted(event, mode, target)
+        return listeners
 
     async def parallel(self, event: Parallel, *, target: Target | None = None) -> None:
         """Run all listeners at once and wait for all.
@@ -279,8 +317,14 @@ class Context:
 
     async def serial(self, event: Serial[R], *, target: Target | None = None) -> R | None:
         """Run listeners one by one until one answers other than None or False."""
-        result = await _dispatch.serial(event, self._admitted(event, "serial", target))
-        return cast("R | None", result)
+        # The loop stands here, since a second coroutine would cost as much as a listener.
+        for listener in self._admitted(event, "serial", target):
+            result = listener.fn(event)
+            if isinstance(result, CoroutineType) or is_awaitable(result):
+                result = await result
+            if result is not None and result is not False:
+                return cast("R", result)
+        return None
 
     def bail(self, event: Bail[R], *, target: Target | None = None) -> R | None:
         """As `serial`, synchronous."""
@@ -367,7 +411,7 @@ class Context:
             return self._read_live(cast("Fiber", place.activation.reader()), name)
         value = self._seen(claim)
         self.__dict__[name] = value
-        claim.cached_in.add(self)
+        claim.cache_in(self)
         return value
 
     def _read_live(self, reader: Fiber, name: str) -> object:

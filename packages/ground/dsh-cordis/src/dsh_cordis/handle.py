@@ -109,6 +109,8 @@ class Handle:
     _used_event: anyio.Event | None = None
     _raisers = 0
 
+    _label = ""
+
     def __init__(self, owner: Owner, label: str) -> None:
         """Made by the kernel; see `Context.effect` and its siblings."""
         self._owner = owner
@@ -213,16 +215,18 @@ class Handle:
         self._use = HandleState.USED
         home, self._home = self._home, None
         if home is not None:
-            home.discard(self)
-            if self._how == "unload":
+            home.items.pop(self, None)
+        if self._errors is not None:
+            if home is not None and self._how == "unload":
                 self._drain_errors(home.sink)
-        if self._how == "async" and not self._raisers:
-            self._drain_errors(self._owner.report)
+            elif self._how == "async" and not self._raisers:
+                self._drain_errors(self._owner.report)
         if self._used_event is not None:
             self._used_event.set()
-        callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
+        if self._callbacks is not None:
+            callbacks, self._callbacks = self._callbacks, None
+            for callback in callbacks:
+                callback()
 
     def _drain_errors(self, sink: Sink) -> None:
         errors, self._errors = self._errors, None
@@ -283,6 +287,11 @@ class Stack:
         """Put a handle on top; one that stands elsewhere moves."""
         if handle._home is not None:
             handle._home.discard(handle)
+        handle._home = self
+        self.items[handle] = None
+
+    def put(self, handle: Handle) -> None:
+        """Put a new handle on top."""
         handle._home = self
         self.items[handle] = None
 

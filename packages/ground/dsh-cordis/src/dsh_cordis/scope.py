@@ -76,7 +76,8 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
         fiber = ctx._mount(definition, None, ctx._place.but(scope=record))
     except BaseException:
         if binding is not None:
-            record.parent, record.bound = None, False
+            link(record, None)
+            record.bound = False
         raise
     return Scope(fiber, key, binding)
 
