@@ -24,7 +24,7 @@ while read -r op id; do
     -) ids="${ids%% $id *} ${ids#* $id }" ;;
   esac
 done
-for id in $ids; do kill -KILL -- "-$id"; done
+for id in $ids; do kill -s KILL -- "-$id"; done
 """
 
 
@@ -44,7 +44,7 @@ class HostGuard:
             self._shell = await anyio.open_process(
                 ["/bin/sh", "-c", _SCRIPT],
                 stdin=theirs,
-                stdout=None,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={"PATH": "/usr/bin:/bin"},
                 cwd="/",

@@ -77,6 +77,7 @@ class ChildProcess:
         stdout: Collector | PipeReader | None,
         stderr: Collector | PipeReader | None,
         intakes: list[Intake],
+        on_gone: Callable[["ChildProcess"], None],
     ) -> None:
         self.pid = native.pid
         self.stdin = stdin
@@ -89,6 +90,7 @@ class ChildProcess:
         self._grace_s = spec.grace_ms / 1000
         self._input = spec.stdin if isinstance(spec.stdin, bytes) else None
         self._intakes = intakes
+        self._on_gone = on_gone
         for intake in intakes:
             intake.on_loss = self.terminate if intake.collector.ends_beyond else None
         self._group = ProcessGroup(native.pid)
@@ -156,6 +158,7 @@ class ChildProcess:
         finally:
             if self._forget_signal is not None:
                 self._forget_signal()
+            self._on_gone(self)
             self._gone.set()
             self._done.set()
 

@@ -67,9 +67,9 @@ class SubprocessRuntime(Service):
             child = await self._start(spec)
             self._children.add(child)
             self._guard.add(child.pid)
-            if not self._tasks.spawn(lambda: self._manage(child), f"child:{child.pid}"):
+            if not self._tasks.spawn(child.manage, f"child:{child.pid}"):
                 child.terminate()
-                await self._manage(child)
+                await child.manage()
         return child
 
     async def run(self, spec: SpawnSpec, *, timeout_ms: float | None = None) -> Finished:
@@ -149,13 +149,10 @@ class SubprocessRuntime(Service):
         )
         return await self.run(spec, timeout_ms=timeout_ms)
 
-    async def _manage(self, child: ChildProcess) -> None:
-        try:
-            await child.manage()
-        finally:
-            self._children.discard(child)
-            if not child.survivors:
-                self._guard.remove(child.pid)
+    def _forget(self, child: ChildProcess) -> None:
+        self._children.discard(child)
+        if not child.survivors:
+            self._guard.remove(child.pid)
 
     async def _start(self, spec: SpawnSpec) -> ChildProcess:
         wiring = _Wiring()
@@ -179,7 +176,7 @@ class SubprocessRuntime(Service):
         finally:
             wiring.close_theirs()
         out, err = wiring.outputs
-        return ChildProcess(native, spec, wiring.stdin, out, err, wiring.intakes)
+        return ChildProcess(native, spec, wiring.stdin, out, err, wiring.intakes, self._forget)
 
 
 class _Cause:
