@@ -1,0 +1,48 @@
+"""Configuration of approval."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dsh_brand import freeze_object
+
+from .events import ApprovalPolicy
+from .rules import ApprovalRule, RuleAction
+
+
+class RuleConfig(BaseModel):
+    """A rule about calls; see `ApprovalRule`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tool: Annotated[str, Field(min_length=1)]
+    """Pattern of tool names, such as `bash` or `mcp__*`."""
+    action: RuleAction
+    """What happens to the call."""
+    arguments: dict[str, str] = {}
+    """Patterns by argument name; all must match."""
+    reason: str | None = None
+    """For the model where it denies, for the person where it asks."""
+
+
+class Config(BaseModel):
+    """What a deployment says about approval."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    policy: ApprovalPolicy = "ask"
+    """Of sessions that have set none."""
+    rules: tuple[RuleConfig, ...] = ()
+    """The first that matches decides. Those that deny stand above the rules of a session."""
+
+    def approval_rules(self) -> tuple[ApprovalRule, ...]:
+        """The rules as the service keeps them."""
+        return tuple(
+            ApprovalRule(
+                tool=rule.tool,
+                action=rule.action,
+                arguments=freeze_object(dict(rule.arguments)) if rule.arguments else None,
+                reason=rule.reason,
+            )
+            for rule in self.rules
+        )
