@@ -46,13 +46,18 @@ def check_event(event: SessionEvent) -> None:
         InvalidEventError: A rule is broken.
         UnsupportedEventError: The event needs a message projection that this build does not have.
     """
-    if not is_natural(event.seq):
+    if type(event.seq) is not int or not 0 <= event.seq <= MAX_SAFE_INT:
         _refuse(event, f"seq must be a non-negative integer, not {event.seq!r}")
     if type(event.time) is not int or abs(event.time) > MAX_SAFE_INT:
         _refuse(event, f"time must be an integer of milliseconds, not {event.time!r}")
     if type(event.ignorable) is not bool:
         _refuse(event, f"ignorable is true or left out, not {event.ignorable!r}")
-    _check_surface_keys(event)
+    if event.opaque is not None:
+        _check_opaque(event)
+    if event.type in SURFACE_EVENT_TYPES:
+        _check_surface_keys(event)
+    elif event.surface_op is not None or event.source_event_seqs is not None:
+        _refuse(event, "a log-only event has neither surfaceOp nor sourceEventSeqs")
     data = event.data
     if isinstance(data, RawData):
         _check_raw(event, data)
@@ -79,13 +84,14 @@ def check_stored_event(event: SessionEvent) -> None:
         raise UnsupportedEventError(event.type, event.seq, reason)
 
 
+def _check_opaque(event: SessionEvent) -> None:
+    if not event.ignorable or is_known_event_type(event.type):
+        _refuse(event, "only an unknown ignorable event may hold foreign surface keys")
+
+
 def _check_surface_keys(event: SessionEvent) -> None:
     op, cited = event.surface_op, event.source_event_seqs
-    if event.opaque is not None and (not event.ignorable or is_known_event_type(event.type)):
-        _refuse(event, "only an unknown ignorable event may hold foreign surface keys")
-    if event.type not in SURFACE_EVENT_TYPES:
-        if op is not None or cited is not None:
-            _refuse(event, "a log-only event has neither surfaceOp nor sourceEventSeqs")
+    if op == "append" and cited is None:
         return
     if op is None:
         _refuse(event, "a surface event needs surfaceOp: 'append', or a ReplaceOp")

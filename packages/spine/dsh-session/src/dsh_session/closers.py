@@ -180,7 +180,7 @@ def build_fork_seed(events: Sequence[SessionEvent], boundary: int) -> list[Sessi
 def _closers(events: Iterable[SessionEvent], cause: CloseCause) -> list[SessionEvent]:
     recovery = ToolCallRecovery()
     last: SessionEvent | None = None
-    for last in events:
+    for last in _last_turn(events):
         recovery.observe(last)
     if last is None or recovery.turn is None:
         return []
@@ -192,6 +192,13 @@ def _closers(events: Iterable[SessionEvent], cause: CloseCause) -> list[SessionE
     reason: EndReason = Interrupted() if cause == "interrupted" else Forked()
     out.append(_next(out, TurnEnd(turn=recovery.turn, reason=reason)))
     return out[1:]
+
+
+def _last_turn(events: Iterable[SessionEvent]) -> Sequence[SessionEvent]:
+    """The events from the last start of a turn on: what came before leaves nothing open."""
+    log = events if isinstance(events, Sequence) else list(events)
+    start = next((i for i in reversed(range(len(log))) if isinstance(log[i].data, TurnStart)), 0)
+    return log[start:]
 
 
 def _next(

@@ -3,7 +3,9 @@
 from dsh_llm import Message
 from dsh_session.events import (
     SURFACE_EVENT_DATA,
+    EventData,
     SessionEvent,
+    SurfaceEventData,
     ToolResultEvent,
     UserMessageEvent,
     is_surface_event,
@@ -20,7 +22,18 @@ def derive_event_message(event: SessionEvent, projected: Message | None = None) 
     data = event.data
     if not is_surface_event(event) or not isinstance(data, SURFACE_EVENT_DATA):
         return None
-    message = data.message if projected is None else projected
+    return message_of(data) if projected is None else _unless_empty(data, projected)
+
+
+def message_of(data: EventData) -> Message | None:
+    """The message that a payload of the surface gives; none for any other payload."""
+    if isinstance(data, SURFACE_EVENT_DATA):
+        message = data.message
+        return message if message.content else _unless_empty(data, message)
+    return None
+
+
+def _unless_empty(data: SurfaceEventData, message: Message) -> Message | None:
     if message.content or isinstance(data, UserMessageEvent | ToolResultEvent):
         return message
     return None

@@ -36,7 +36,7 @@ from dsh_session.events import (
 )
 from dsh_session.header import SessionHeader, SessionId
 from dsh_session.headers import canonical_header, header_of
-from dsh_session.messages import derive_event_message
+from dsh_session.messages import derive_event_message, message_of
 from dsh_session.surface import SurfaceManager
 from dsh_session.tool_history import ToolHistoryFold
 
@@ -96,15 +96,16 @@ class Session:
         """Set by the store that the session lives in."""
         self._appending = False
         self._after_append: list[Callable[[], None]] = []
-        for index, event in enumerate(events):
-            self._admit(index, event)
+        self._admit(events)
 
-    def _admit(self, index: int, event: SessionEvent) -> None:
-        if event.seq != index:
-            reason = f"stands at index {index}; seqs count from 0 without gaps"
-            raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
-        check_event(event)
-        self.surface.apply(event)
+    def _admit(self, events: Iterable[SessionEvent]) -> None:
+        admit = self.surface.admit
+        for index, event in enumerate(events):
+            if event.seq != index:
+                reason = f"stands at index {index}; seqs count from 0 without gaps"
+                raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
+            check_event(event)
+            admit(event)
 
     @classmethod
     def create(
@@ -282,7 +283,7 @@ class Session:
             self._messages, self._derived_nodes = [], 0
             self._derived_generation = self.surface.content_generation
         for seq in nodes[self._derived_nodes :]:
-            message = derive_event_message(self._events[seq])
+            message = message_of(self._events[seq].data)
             if message is not None:
                 self._messages.append(message)
         self._derived_nodes = len(nodes)

@@ -4,7 +4,7 @@ Upstream: packages/session/session/src/surface.ts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import overload
+from typing import Final, overload
 
 import msgspec
 from typing_extensions import override
@@ -12,6 +12,7 @@ from typing_extensions import override
 from dsh_brand import JsonValue, json_equal, to_json
 from dsh_session.errors import SurfaceError
 from dsh_session.events import (
+    SURFACE_EVENT_DATA,
     AssistantMessageEvent,
     DeveloperMessageEvent,
     ReplaceOp,
@@ -22,6 +23,9 @@ from dsh_session.events import (
     is_surface_event,
 )
 from dsh_session.tool_changes import additions, check_addition_binding
+
+_PLAIN_APPENDS: Final = frozenset(SURFACE_EVENT_DATA) - {DeveloperMessageEvent}
+"""Payloads that need no look at earlier events when they are appended."""
 
 
 class SurfaceNodes(Sequence[int]):
@@ -126,6 +130,17 @@ class SurfaceManager:
         if change is not None:
             self.commit(change)
         return change
+
+    def admit(self, event: SessionEvent) -> None:
+        """As `apply`, for reading whole logs: a plain append, the usual case, is only noted.
+
+        Raises:
+            SurfaceError: A rule of the surface is broken.
+        """
+        if event.surface_op == "append" and type(event.data) in _PLAIN_APPENDS:
+            self._nodes.append(event.seq)
+        elif event.surface_op is not None:
+            self.apply(event)
 
     def _range(self, event: SessionEvent, op: ReplaceOp) -> tuple[int, int]:
         start = self._position(event, op.start_seq)

@@ -1,0 +1,424 @@
+"""What a session costs beside a log written by hand: `python tests/benchmarks/session.py [--quick]`.
+
+Every row is a ratio measured in one run: our time (or memory) divided by that of the baseline beside
+it, which does the same work on dicts with `msgspec` and a file. Cases are interleaved and the best
+round counts; the collector of garbage stays on. `--quick` takes small logs and one round, to see
+that it works.
+"""
+
+import gc
+import os
+import statistics
+import sys
+import tempfile
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import anyio
+import msgspec
+
+import dsh_session_jsonl
+from dsh_cordis import Context
+from dsh_llm import (
+    AssistantStreamAccumulator,
+    BlockEnd,
+    BlockStart,
+    CallId,
+    FinishChunk,
+    LlmCallConfig,
+    ModelSource,
+    StopFinish,
+    StreamChunk,
+    StreamRecord,
+    TextBlock,
+    TextDelta,
+    TokenUsage,
+    ToolCallBlock,
+    ToolCallDelta,
+    ToolCallsFinish,
+    UsageChunk,
+    create_assistant_message,
+    create_system_message,
+    create_tool_result_message,
+    create_user_message,
+)
+from dsh_session import (
+    AssistantMessageEvent,
+    Completed,
+    RequestHeader,
+    RequestHeaderEvent,
+    Session,
+    SessionEvent,
+    SessionEventData,
+    SessionHeader,
+    SessionId,
+    SessionStore,
+    StepEnd,
+    StepStart,
+    SystemMessageEvent,
+    ToolCallEvent,
+    ToolResultEvent,
+    TurnEnd,
+    TurnStart,
+    UserMessageEvent,
+    event_to_json,
+    interrupted_turn_closers,
+)
+from dsh_session_jsonl import JsonlStore
+
+ID: Final = SessionId("bench")
+HEADER: Final = SessionHeader(id=ID, created_at=0, cwd="/srv/bench", delegation_depth=0)
+WORDS: Final = [
+    "The",
+    "tests",
+    "pass",
+    "now,",
+    "and",
+    "the",
+    "change",
+    "is",
+    "small",
+    "enough",
+    "to",
+    "read",
+    "in",
+    "one",
+    "go.",
+    "",
+]
+MODEL: Final = ModelSource(provider="deepseek", model="deepseek-chat")
+USAGE: Final = TokenUsage(input_tokens=1200, output_tokens=40)
+MESSAGES: Final = frozenset(["system/message", "user/message", "assistant/message", "tool/result"])
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    subject: str
+    baseline: str
+    ratio: float
+    target: float | None
+    detail: str = ""
+
+
+# ---- a realistic log ---------------------------------------------------------------------------
+
+
+def stream_of(chunks: Sequence[StreamChunk]) -> tuple[StreamRecord, ...]:
+    """A stream whose chunks come every ten milliseconds."""
+    stream = AssistantStreamAccumulator()
+    for index, chunk in enumerate(chunks):
+        stream.push(index * 10, chunk)
+    return stream.snapshot()
+
+
+def payloads(turn: int) -> Iterator[SessionEventData]:
+    """A turn of two steps: a tool call with its result, then an answer of 42 chunks."""
+    call = ToolCallBlock(id=CallId(f"call-{turn}"), name="read", arguments='{"path": "src/a.py"}')
+    said = TextBlock(" ".join(WORDS * 3))
+    asked = stream_of(
+        [
+            BlockStart(0, "tool-call"),
+            *(
+                ToolCallDelta(index=0, id=call.id, name="read", arguments_delta=part)
+                for part in call.arguments.split(" ")
+            ),
+            BlockEnd(0, call),
+            UsageChunk(USAGE),
+            FinishChunk(ToolCallsFinish()),
+        ]
+    )
+    answered = stream_of(
+        [
+            BlockStart(0, "text"),
+            *(TextDelta(0, f"{word} ") for word in WORDS * 3),
+            BlockEnd(0, said),
+            UsageChunk(USAGE),
+            FinishChunk(StopFinish()),
+        ]
+    )
+    yield TurnStart(turn=turn)
+    yield StepStart(turn=turn, step=1)
+    if turn == 1:
+        prompt = create_system_message("You are a careful engineer. " * 40)
+        yield SystemMessageEvent(turn=1, step=1, message=prompt)
+    yield UserMessageEvent(message=create_user_message(f"Look at file number {turn}, please."))
+    if turn == 1:
+        config = LlmCallConfig(provider=MODEL.provider, model=MODEL.model)
+        yield RequestHeaderEvent(header=RequestHeader(config=config), reason="initial")
+    message = create_assistant_message([call], MODEL)
+    yield AssistantMessageEvent(turn=turn, step=1, message=message, stream=asked, usage=USAGE)
+    yield ToolCallEvent(
+        turn=turn, step=1, call_id=call.id, name=call.name, arguments=call.arguments
+    )
+    result = create_tool_result_message(call.id, [TextBlock("def f() -> None: ...\n" * 8)], False)
+    yield ToolResultEvent(turn=turn, step=1, message=result)
+    yield StepEnd(turn=turn, step=1)
+    yield StepStart(turn=turn, step=2)
+    message = create_assistant_message([said], MODEL)
+    yield AssistantMessageEvent(turn=turn, step=2, message=message, stream=answered, usage=USAGE)
+    yield StepEnd(turn=turn, step=2)
+    yield TurnEnd(turn=turn, reason=Completed())
+
+
+def append_all(session: Session, data: Sequence[SessionEventData]) -> None:
+    """Append payloads, those of the surface to its end."""
+    for item in data:
+        session.append(item, surface_op="append" if item.surface else None)
+
+
+def session_of(events: int) -> Session:
+    """A session of at least that many events."""
+    session = Session.create(ID, header=HEADER)
+    turn = 0
+    while session.seq < events:
+        turn += 1
+        append_all(session, list(payloads(turn)))
+    return session
+
+
+# ---- measuring ---------------------------------------------------------------------------------
+
+
+def best_of(rounds: int, *cases: Callable[[], object]) -> list[float]:
+    """Best seconds of each case, the cases interleaved."""
+    best = [float("inf")] * len(cases)
+    for _ in range(rounds):
+        for index, case in enumerate(cases):
+            gc.collect()
+            started = time.perf_counter()
+            case()
+            best[index] = min(best[index], time.perf_counter() - started)
+    return best
+
+
+async def medians(rounds: int, *cases: Callable[[], Awaitable[object]]) -> list[float]:
+    """Median seconds of each case, the cases interleaved: for what waits for the disk."""
+    times: list[list[float]] = [[] for _ in cases]
+    for _ in range(rounds):
+        for kept, case in zip(times, cases, strict=True):
+            started = time.perf_counter()
+            await case()
+            kept.append(time.perf_counter() - started)
+    return [statistics.median(kept) for kept in times]
+
+
+def memory_of(build: Callable[[], object]) -> int:
+    """Bytes that the result of `build` keeps alive."""
+    gc.collect()
+    tracemalloc.start()
+    kept = build()
+    gc.collect()
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    del kept
+    return size
+
+
+# ---- the log by hand ---------------------------------------------------------------------------
+
+
+def lines_by_hand(path: Path) -> list[dict[str, object]]:
+    """Every line of a file as a dict, by the fastest decoder there is."""
+    decode = msgspec.json.Decoder(dict[str, object]).decode
+    return [decode(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+
+def resume_by_hand(path: Path) -> list[object]:
+    """The history of a log without replacements, checked for its order only."""
+    messages: list[object] = []
+    for seq, event in enumerate(lines_by_hand(path)[1:]):
+        if event["seq"] != seq:
+            raise ValueError(f"expected seq {seq}, found {event['seq']}")
+        if event["type"] in MESSAGES:
+            data = event["data"]
+            assert isinstance(data, dict)
+            messages.append(data if event["type"] == "user/message" else data["message"])
+    return messages
+
+
+class HandLog:
+    """A file that dicts are appended to."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self._encoder = msgspec.json.Encoder()
+
+    def append(self, events: Sequence[object]) -> None:
+        """Write a batch and wait for the disk."""
+        data = b"".join(self._encoder.encode(event) + b"\n" for event in events)
+        os.write(self._file, data)
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)
+
+
+# ---- the rows ----------------------------------------------------------------------------------
+
+
+def appending(n: int, rounds: int) -> Iterator[Row]:
+    """Appending to a long log against a short one, and the history after one more event."""
+    short, long = session_of(100), session_of(n)
+    turn = [list(payloads(number)) for number in range(2, 22)]
+
+    def append(session: Session) -> Callable[[], object]:
+        def run() -> None:
+            for data in turn:
+                append_all(session, data)
+
+        return run
+
+    best = best_of(rounds, append(short), append(long))
+    yield Row(f"append at event {n:,}", "append at event 100", best[1] / best[0], 1.2)
+    message = UserMessageEvent(message=create_user_message("One more."))
+
+    def derive() -> None:
+        for _ in range(50):
+            long.append(message, surface_op="append")
+            long.derive_messages()
+
+    history = long.derive_messages()
+    best = best_of(rounds, lambda: [list(history) for _ in range(50)], derive)
+    what = f"append and derive, {len(history):,} messages"
+    yield Row(what, "copying the list of messages", best[1] / best[0], None)
+
+
+def opening(path: Path, root: Path, count: int, rounds: int) -> Iterator[Row]:
+    """Reading a whole log."""
+    size = path.stat().st_size
+    ours, hand = best_of(
+        rounds,
+        lambda: JsonlStore(root, "none").open(ID, "read").read(),
+        lambda: lines_by_hand(path),
+    )
+    detail = f"{count:,} events, {size >> 20} MiB"
+    yield Row("open a log", "msgspec.json.decode of its lines", ours / hand, 2.0, detail)
+    kept = memory_of(lambda: JsonlStore(root, "none").open(ID, "read").read())
+    dicts = memory_of(lambda: lines_by_hand(path))
+    detail = f"{kept // count} bytes per event, its line has {size // count}"
+    yield Row("memory of an open log", "its lines as dicts", kept / dicts, None, detail)
+
+
+def resuming(folder: Path, turns: int, rounds: int) -> Iterator[Row]:
+    """A conversation that goes on."""
+    session = Session.create(ID, header=HEADER)
+    for turn in range(1, turns + 1):
+        append_all(session, list(payloads(turn)))
+    path = store(folder, session.events)
+
+    def resume() -> object:
+        log = JsonlStore(folder, "none").open(ID, "write")
+        events = log.read()
+        closers = interrupted_turn_closers(events)
+        restored = Session.from_restore(ID, [*events, *closers], log.header)
+        messages = restored.derive_messages()
+        log.close()
+        return messages
+
+    ours, hand = best_of(rounds, resume, lambda: resume_by_hand(path))
+    yield Row(f"resume {turns:,} turns", "decode to dicts, collect messages", ours / hand, 2.0)
+
+
+def store(root: Path, events: Sequence[SessionEvent]) -> Path:
+    """Write a log below a root."""
+    log = JsonlStore(root, "none").create(HEADER, 0)
+    log.append(events)
+    log.close()
+    assert log.path is not None
+    return log.path
+
+
+async def writing(folder: Path, rounds: int) -> list[Row]:
+    """Batches through the store alone, and turns through session and service."""
+    rows: list[Row] = []
+    for size in (1, 1000):
+        events = list(session_of(size * (rounds + 1)).events)
+        rows.append(await _batches(folder / f"batch-{size}", size, events, rounds))
+    rows.append(await _turns(folder / "turns", rounds * 4))
+    return rows
+
+
+async def _batches(folder: Path, size: int, events: Sequence[SessionEvent], rounds: int) -> Row:
+    log = JsonlStore(folder, "none").create(HEADER, 0)
+    log.flush()
+    by_hand = HandLog(folder / "hand.jsonl")
+    batches = [events[at : at + size] for at in range(0, size * rounds, size)]
+    plain = iter([[event_to_json(event) for event in batch] for batch in batches])
+    typed = iter(batches)
+
+    async def ours() -> None:
+        log.append(next(typed))
+
+    async def hand() -> None:
+        by_hand.append(next(plain))
+
+    times = await medians(rounds, ours, hand)
+    log.close()
+    by_hand.close()
+    what = f"write and sync {size:,} event{'s' if size > 1 else ''}"
+    return Row(what, "encode dicts, write, sync", times[0] / times[1], None)
+
+
+async def _turns(folder: Path, rounds: int) -> Row:
+    turns = iter([list(payloads(turn)) for turn in range(1, rounds + 1)])
+    copies = session_of(0)
+    plain_turns = []
+    for turn in range(1, rounds + 1):
+        start = copies.seq
+        append_all(copies, list(payloads(turn)))
+        plain_turns.append([event_to_json(event) for event in copies.events[start:]])
+    plain = iter(plain_turns)
+    async with Context() as ctx:
+        _ = ctx.plugin(SessionStore)
+        _ = ctx.plugin(dsh_session_jsonl, {"root": folder, "compression": "none"})
+        await ctx.settled()
+        session = ctx.sessions.prepare(ID)
+        async with await ctx.session_persistence.create(session.header) as handle:
+            await handle.flush()
+            ctx.sessions.enter(session)
+            ctx.sessions.announce(session)
+            by_hand = HandLog(folder / "hand.jsonl")
+
+            async def ours() -> None:
+                append_all(session, next(turns))
+                await ctx.sessions.flush(session)
+
+            async def hand() -> None:
+                by_hand.append(next(plain))
+
+            times = await medians(rounds, ours, hand)
+            by_hand.close()
+    return Row("a durable turn", "encode dicts, write, sync", times[0] / times[1], 1.5)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The rows as Markdown."""
+    lines = ["| what | beside | ratio | target | |", "|---|---|---|---|---|"]
+    for row in rows:
+        target = "" if row.target is None else f"at most {row.target}"
+        cells = (row.subject, row.baseline, f"{row.ratio:.2f}", target, row.detail)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Measure, and print the table."""
+    quick = "--quick" in arguments
+    n, turns, rounds = (2_000, 20, 1) if quick else (100_000, 1_000, 5)
+    with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
+        folder = Path(name)
+        rows = list(appending(n, rounds * 2))
+        path = store(folder / "long", session_of(n).events)
+        rows += opening(path, folder / "long", n, rounds)
+        rows += resuming(folder / "resume", turns, rounds * 2)
+        rows += anyio.run(writing, folder, 2 if quick else 40)
+    sys.stdout.write(table(rows) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
