@@ -58,8 +58,8 @@ def job_tools(ctx: Needs) -> None:
     notices = JobNotices()
     ctx.on(InboxClaimed, notices.claimed, everywhere=True)
     ctx.jobs.attach_controller(notices.ended)
-    for definition in (job_output_tool(ctx, notices), job_list_tool(ctx), job_kill_tool(ctx)):
-        ctx.tools.register(definition)
+    for define in (job_output_tool, job_list_tool, job_kill_tool):
+        ctx.tools.register(define(ctx, notices))
     order = section_order("tool:jobs")
     ctx.system_prompt.section("tool:jobs", order, texts.JOBS_SECTION, interpolate=False)
 
@@ -89,7 +89,7 @@ def job_output_tool(ctx: Needs, notices: JobNotices) -> ToolDefinition:
             await _wait(job, min(timeout_ms, MAX_WAIT_MS), run, notices)
         if not run.signal.aborted:
             # A reading that nobody gets must neither take output away nor hide the end.
-            job.reported = job.reported or not job.live
+            notices.seen(job)
             return JobOutputValue(job.id, job.new_output(), status_of(job))
         return JobOutputValue(job.id, "", status_of(job))
 
@@ -113,20 +113,20 @@ async def _wait(job: Job, limit_ms: float, run: ToolRunContext, notices: JobNoti
             notices.ended(job)
 
 
-def job_list_tool(ctx: Needs) -> ToolDefinition:
+def job_list_tool(ctx: Needs, notices: JobNotices) -> ToolDefinition:
     """The definition of `job_list`."""
 
     @tool(description=texts.JOB_LIST, render=_render_list)
     async def job_list(run: ToolRunContext) -> JobListValue:
         jobs = [] if run.agent is None else ctx.jobs.of(run.agent)
         for job in jobs:
-            job.reported = job.reported or not job.live
+            notices.seen(job)
         return JobListValue([JobValue(job.id, job.label, status_of(job)) for job in jobs])
 
     return job_list
 
 
-def job_kill_tool(ctx: Needs) -> ToolDefinition:
+def job_kill_tool(ctx: Needs, notices: JobNotices) -> ToolDefinition:
     """The definition of `job_kill`."""
 
     @tool(
@@ -143,7 +143,7 @@ def job_kill_tool(ctx: Needs) -> ToolDefinition:
     ) -> JobValue:
         job = _job(ctx, run, job_id)
         job.stop(reason)
-        job.reported = job.reported or not job.live
+        notices.seen(job)
         return JobValue(job.id, job.label, status_of(job))
 
     return job_kill

@@ -11,7 +11,13 @@ from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import Agent, InboxClaimed
 from dsh_brand import HarnessError
-from dsh_llm import ProducerSource, bound_context_summary, create_user_message, register_source
+from dsh_llm import (
+    MessageId,
+    ProducerSource,
+    bound_context_summary,
+    create_user_message,
+    register_source,
+)
 
 from . import texts
 from .jobs import Job
@@ -42,11 +48,21 @@ class JobNotices:
 
     def __init__(self) -> None:
         self._wakes: WeakKeyDictionary[Agent, int] = WeakKeyDictionary()
+        self._told: WeakKeyDictionary[Job, MessageId] = WeakKeyDictionary()
 
     def claimed(self, event: InboxClaimed) -> None:
         """A message of a person was taken up: wakes are free again."""
         if event.message.source.kind == "user":
             self._wakes.pop(event.agent, None)
+
+    def seen(self, job: Job) -> None:
+        """A tool shows a job: if it has ended, a notice that nobody has read is taken back."""
+        if job.live:
+            return
+        job.reported = True
+        message_id = self._told.pop(job, None)
+        if message_id is not None:
+            _ = job.owner.inbox.remove(message_id)
 
     def ended(self, job: Job) -> None:
         """A job has ended."""
@@ -64,5 +80,6 @@ class JobNotices:
             else:
                 self._wakes[agent] = wakes + 1
                 agent.followup(message)
+            self._told[job] = message.id
         except HarnessError as error:
             log.info("jobs.notice_undelivered", job=job.id, code=error.code)

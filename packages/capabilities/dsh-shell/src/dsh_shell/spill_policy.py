@@ -88,7 +88,7 @@ async def _shortened(
     room = (max_tokens - estimate_block(TextBlock(""))) * _UNITS_PER_TOKEN - utf16_len(widest) - 2
     if room < 0:
         return None
-    head, tail = _ends(text, room // 2)
+    head, tail = ends_of(text, room // 2)
     left_out = (
         saved.bytes - len(head.encode("utf-8", "replace")) - len(tail.encode("utf-8", "replace"))
     )
@@ -96,7 +96,7 @@ async def _shortened(
     return f"{head}\n{notice}\n{tail}"
 
 
-def _ends(text: str, units: int) -> tuple[str, str]:
+def ends_of(text: str, units: int) -> tuple[str, str]:
     """Both ends of a text, at most so many UTF-16 units each, no character cut."""
     if not units:
         return "", ""
