@@ -1,6 +1,8 @@
 """Typed streaming model layer: messages, chunks, adapters, failures and request derivation.
 
 `dsh_llm.codes` holds the codes of failures, `dsh_llm.testing` checkers for adapters and doubles.
+Two modules are plugins that watch all calls: `dsh_llm.telemetry` logs facts, `dsh_llm.otel` (with
+the extra `otel`) makes OpenTelemetry spans.
 """
 
 from dsh_llm.accumulator import AssistantStreamAccumulator
@@ -101,6 +103,7 @@ from dsh_llm.models import (
     SystemPromptUpdate,
     ToolUpdateMode,
 )
+from dsh_llm.outbound import refuse_real_request
 from dsh_llm.prompt import effective_prompt, leading_prompt
 from dsh_llm.records import (
     OpaqueRecord,
@@ -167,6 +170,7 @@ from dsh_llm.sources import (
     source_form,
 )
 from dsh_llm.streaming import LlmStream, StreamRequest
+from dsh_llm.tool_updates import project_tool_updates
 from dsh_llm.wording import is_context_window_exceeded_error, is_quota_exceeded_error
 
 __all__ = [
@@ -314,6 +318,8 @@ __all__ = [
     "leading_prompt",
     "mark_agent_loop_request",
     "message_text",
+    "project_tool_updates",
+    "refuse_real_request",
     "register_block",
     "register_finish",
     "register_source",

@@ -53,6 +53,8 @@ INVALID_REPLAY_STATE: Final = "INVALID_REPLAY_STATE"
 INVALID_RETRY_POLICY: Final = "INVALID_RETRY_POLICY"
 INVALID_MESSAGE: Final = "INVALID_MESSAGE"
 INVARIANT: Final = "INVARIANT"
+REAL_REQUEST_FORBIDDEN: Final = "REAL_REQUEST_FORBIDDEN"
+"""A test forbade requests that leave this machine (`dsh_llm.testing.forbid_real_requests`)."""
 
 
 def http_code(status: int) -> str:

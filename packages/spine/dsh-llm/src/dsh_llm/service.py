@@ -393,10 +393,7 @@ class LlmService(Service):
             route = self._routes.get(provider)
             return route is not None and route.adapter is adapter
 
-        projected = project_request(
-            options, input_modalities=bound.info.input_modalities, is_own_route=is_own_route
-        )
-        return adapter.stream(projected)
+        return adapter.stream(project_request(options, bound.info, is_own_route))
 
 
 LlmRuntime = LlmService

@@ -1,7 +1,16 @@
-"""Checkers for requests and streams, written apart from the code that they judge; an adapter."""
+"""Checkers for requests and streams, written apart from the code that they judge; an adapter.
+
+`forbid_real_requests()` keeps every request of a test on this machine; as a fixture for all tests:
+
+    @pytest.fixture(autouse=True)
+    def offline():
+        with forbid_real_requests():
+            yield
+"""
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final
 
 from anyio.lowlevel import checkpoint
@@ -23,11 +32,21 @@ from dsh_llm.chunks import (
 )
 from dsh_llm.messages import Message, RequestMessage
 from dsh_llm.models import LlmModelInfo, LlmProviderInfo, LlmResolvedModelInfo
+from dsh_llm.outbound import real_requests_forbidden
 from dsh_llm.request import GenerateOptions
 from dsh_llm.retry import RetryPolicyConfig
 from dsh_llm.signal import AbortSignal
 
 _KINDS: Final = {TextDelta: "text", ReasoningDelta: "reasoning", ToolCallDelta: "tool-call"}
+
+
+def forbid_real_requests() -> AbstractContextManager[None]:
+    """Let no request to a model leave this machine inside the block; loopback stays open.
+
+    It holds for the whole process and for every adapter that asks `refuse_real_request`, such as
+    those over HTTP of this family. A call that would leave ends with `REAL_REQUEST_FORBIDDEN`.
+    """
+    return real_requests_forbidden()
 
 
 def check_request(messages: Sequence[RequestMessage]) -> None:
