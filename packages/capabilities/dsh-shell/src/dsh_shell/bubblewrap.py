@@ -19,6 +19,10 @@ PROGRAM: Final = "bwrap"
 _PROBE_TIMEOUT_S: Final = 10
 _DENIALS: Final = (b"Read-only file system", b"read-only file system", b"EROFS")
 _PREFIX: Final = b"bwrap: "
+_KERNEL_SETTINGS: Final = (
+    *("/proc/acpi", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/mtrr", "/proc/scsi"),
+    *("/proc/sys", "/proc/sysrq-trigger"),
+)
 
 
 class _Policy(Protocol):
@@ -80,10 +84,16 @@ class WrappedCommand:
 def _frame(program: str, writable: Sequence[str]) -> list[str]:
     # The devices come before the writable folders, which must not be covered by them. No session
     # of its own: the command stays in the group that is signalled.
+    # Root may write settings of the kernel without any capability, and bubblewrap covers those only
+    # where their folders are writable.
+    covered = [("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS]
     return [
         program,
         *("--die-with-parent", "--unshare-pid", "--unshare-ipc"),
+        # Where the host runs as root, the command would be free to mount all of it writable again.
+        *("--unshare-user-try", "--cap-drop", "ALL"),
         *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *(argument for cover in covered for argument in cover),
         *writable,
     ]
 
