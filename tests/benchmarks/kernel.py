@@ -235,7 +235,9 @@ async def _innermost() -> int:
     return 0
 
 
-async def _hand_serial(listeners: Sequence[Callable[[Ask], Awaitable[object]]], event: Ask) -> object:
+async def _hand_serial(
+    listeners: Sequence[Callable[[Ask], Awaitable[object]]], event: Ask
+) -> object:
     for listener in listeners:
         result = await listener(event)
         if result is not None:

@@ -1,7 +1,7 @@
 """What one run of a fiber holds: its stack, its claims, what it captured, and where it stands."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import Context, ContextVar
 from enum import Enum
 from types import TracebackType
@@ -41,8 +41,8 @@ class Frame:
     def __init__(self, activation: "Activation", *, is_task: bool = False) -> None:
         self.activation = activation
         self.is_task = is_task
-        self.awaiting: list[Node] = []
-        self.inherited: list[tuple[BaseException, TracebackType | None]] = []
+        self.awaiting: Sequence[Node] = ()
+        self.inherited: Sequence[tuple[BaseException, TracebackType | None]] = ()
 
 
 frame_var: ContextVar[Frame | None] = ContextVar("dsh_cordis_frame", default=None)
@@ -151,26 +151,28 @@ class Place:
 class Activation(Owner):
     """One run of a fiber, from the moment something can be registered on it."""
 
+    # Class attributes are the defaults of what many activations never need.
+    ctx: object = None
+    closed = False
+    phase: Literal["new", "running", "done"] = "new"
+    error: Exception | None = None
+    traceback: TracebackType | None = None
+    gate: Gate | None = None
+    unwind_go: anyio.Event | None = None
+    unwinding = False
+    unwound = False
+    joined: Handle | None = None
+
     def __init__(self, fiber: Node, mount: Place | None, context: Context) -> None:
         self.fiber = fiber
         self.kernel = fiber.kernel
         self.mount = mount
         self.stack = Stack(self.report)
         self.context = context
-        self.closed = False
         self.claims: dict[Pair, Claim] = {}
         self.captured: dict[Pair, Claim] = {}
-        self.error: Exception | None = None
-        self.traceback: TracebackType | None = None
         self.frame = Frame(self)
         self.place = Place(self) if mount is None else fiber.place_for(self, mount)
-        self.ctx: object = None
-        self.phase: Literal["new", "running", "done"] = "new"
-        self.gate: Gate | None = None
-        self.unwind_go: anyio.Event | None = None
-        self.unwinding = False
-        self.unwound = False
-        self.joined: Handle | None = None
         context.run(frame_var.set, self.frame)
 
     def check(self, what: str) -> None:
@@ -220,9 +222,10 @@ class Activation(Owner):
 
     def release(self) -> None:
         """The activation has ended: let the providers of what it captured go on."""
-        captured, self.captured = self.captured, {}
-        for claim in captured.values():
-            claim.dependent_ended(self)
+        if self.captured:
+            captured, self.captured = self.captured, {}
+            for claim in captured.values():
+                claim.dependent_ended(self)
 
 
 class Claim(Handle):
@@ -327,9 +330,10 @@ class Claim(Handle):
         claims = self.place.activation.claims
         if claims.get(self.pair) is self:
             del claims[self.pair]
-        cached, self.cached_in = self.cached_in, None
-        for context in list(cached or ()):
-            context.__dict__.pop(self.key, None)
+        if self.cached_in is not None:
+            cached, self.cached_in = self.cached_in, None
+            for context in list(cached):
+                context.__dict__.pop(self.key, None)
 
 
 def lifecycle_frame() -> Frame | None:

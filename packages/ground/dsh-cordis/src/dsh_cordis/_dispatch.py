@@ -15,7 +15,7 @@ from dsh_cordis._effects import Background, is_awaitable
 from dsh_cordis._keys import KeyRecord, chain_of, find_record, moves
 from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
-from dsh_cordis.handle import Handle, Rest
+from dsh_cordis.handle import Handle, HandleState, Pause, Rest
 
 Fn = Callable[..., object]
 
@@ -114,6 +114,18 @@ class Listener(Handle):
         self._owner.report(error, f"listener of {self.label!r}")
 
     @override
+    def unload(self) -> Pause | None:
+        if self._use is not HandleState.LIVE or self._callbacks is not None:
+            return super().unload()
+        # The short way, since most of what a plugin registers are listeners.
+        self._use = HandleState.USED
+        self._home = None
+        self._row.remove(self)
+        self.fn = _nothing
+        self.ctx = None
+        return None
+
+    @override
     def _begin(self) -> Rest:
         self._row.remove(self)
         self.fn = _nothing
@@ -139,18 +151,22 @@ class Row:
     def add(self, listener: Listener, *, prepend: bool) -> None:
         """Enter a listener, last or before all present ones."""
         (self._front if prepend else self._back)[listener] = None
-        self._changed()
+        self._snapshot = None
+        hot = self._hot
+        if self._reached or hot.emit or hot.rest:
+            self._forget()
 
     def remove(self, listener: Listener) -> None:
         """Take a listener out."""
-        self._front.pop(listener, None)
-        self._back.pop(listener, None)
-        self._changed()
-
-    def _changed(self) -> None:
+        if self._back.pop(listener, listener) is not None:
+            self._front.pop(listener, None)
         self._snapshot = None
-        if self._reached:
-            self._reached.clear()
+        hot = self._hot
+        if self._reached or hot.emit or hot.rest:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._reached.clear()
         self._hot.forget()
 
     def listeners(self) -> tuple[Listener, ...]:
@@ -197,10 +213,8 @@ class Hot:
 
     def forget(self) -> None:
         """A listener came or went."""
-        if self.emit:
-            self.emit.clear()
-        if self.rest:
-            self.rest.clear()
+        self.emit.clear()
+        self.rest.clear()
 
 
 class ListenerTask(Background):

@@ -58,7 +58,8 @@ class FiberCore(FiberMachine):
         if self.state is FiberState.DISPOSED:
             return DONE
         self._use = HandleState.UNDOING
-        self._wish_to_die()
+        self._dying = True
+        self.react()
         return Going(self._wait_disposed)
 
     @override
@@ -152,11 +153,13 @@ class FiberCore(FiberMachine):
         if frame is None:
             await self._pulse.wait()
             return
-        frame.awaiting.append(self)
+        frame.awaiting = [*frame.awaiting, self]
         try:
             await self._pulse.wait()
         finally:
-            frame.awaiting.remove(self)
+            left = list(frame.awaiting)
+            left.remove(self)
+            frame.awaiting = left
 
     def _refuse_deadlock(self, *, going_down: bool) -> None:
         caller = caller_behind(self, going_down=going_down)
@@ -167,7 +170,7 @@ class FiberCore(FiberMachine):
         assert self.error is not None
         frame = frame_var.get()
         if frame is not None and not frame.is_task:
-            frame.inherited.append((self.error, self._traceback))
+            frame.inherited = [*frame.inherited, (self.error, self._traceback)]
         # One error may pass a thousand awaiting parents; its traceback must not grow with each.
         raise self.error.with_traceback(self._traceback)
 

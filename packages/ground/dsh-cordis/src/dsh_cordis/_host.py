@@ -24,6 +24,7 @@ class Host:
         self._crashed = crashed
         self._tasks: anyio.abc.TaskGroup | None = None
         self._wake = anyio.Event()
+        self._woken = False
         self._started = anyio.Event()
         self._finished = anyio.Event()
         self._closing = False
@@ -51,7 +52,9 @@ class Host:
 
     def wake(self) -> None:
         """Have the kernel driven soon; a second call before that costs nothing."""
-        self._wake.set()
+        if not self._woken:
+            self._woken = True
+            self._wake.set()
 
     def start(self, job: Job, context: Context) -> None:
         """Run a job in a task of the host, in a copy of `context`."""
@@ -73,6 +76,7 @@ class Host:
                 while not self._closing:
                     await self._wake.wait()
                     self._wake = anyio.Event()
+                    self._woken = False
                     try:
                         self._pump()
                     except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  # `close` raises it

@@ -72,6 +72,13 @@ class Kernel:
         if self.host is not None and not self._driving:
             self.host.wake()
 
+    def touch_now(self, node: Driven) -> None:
+        """As `touch`, from a kernel task: no detour over the host."""
+        if not node.queued:
+            node.queued = True
+            self._queue.append(node)
+        self.drive()
+
     def drive(self) -> None:
         """Look at every queued node until nothing is queued; nested calls leave it to the outer."""
         if self._driving:

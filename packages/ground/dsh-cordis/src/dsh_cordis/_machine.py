@@ -5,7 +5,7 @@ again. Only an asynchronous body, and disposers that must be awaited, get a task
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from functools import partial
 from inspect import isasyncgen, iscoroutine
@@ -30,6 +30,8 @@ class Ports(ABC):
     """What the state machine needs from the layer above it."""
 
     claims: Claims
+    rows: Mapping[str, object]
+    """By event name; one that is missing was never listened to."""
 
     @abstractmethod
     def make_context(self, place: Place) -> object:
@@ -67,6 +69,17 @@ class FiberMachine(Node):
 
     simple = True
 
+    # Class attributes are the defaults of what many fibers never need.
+    error: Exception | None = None
+    queued = False
+    _dying = False
+    _again = False
+    _recheck = False
+    _updates = 0
+    _failed_with: tuple[int, ...] = ()
+    _traceback: TracebackType | None = None
+    _pulse: anyio.Event | None = None
+
     def __init__(
         self,
         kernel: Kernel,
@@ -85,17 +98,8 @@ class FiberMachine(Node):
         self.config = config
         self.uid: int | None = next(kernel.uids)
         self.state = FiberState.PENDING
-        self.error: Exception | None = None
-        self.queued = False
         self.required = dict(definition.required)
         self._variables = copy_context()
-        self._dying = False
-        self._again = False
-        self._recheck = False
-        self._updates = 0
-        self._failed_with: tuple[int, ...] = ()
-        self._traceback: TracebackType | None = None
-        self._pulse: anyio.Event | None = None
         self.activation = self._fresh()
         self._owner = self.activation if mount is None else mount.activation
 
@@ -122,7 +126,7 @@ class FiberMachine(Node):
 
     def react(self) -> None:
         """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
-        if self.state in (FiberState.LOADING, FiberState.ACTIVE) and self._is_doomed:
+        if self._is_doomed and self.state in (FiberState.LOADING, FiberState.ACTIVE):
             self._start_unloading()
         self.kernel.touch(self)
 
@@ -167,30 +171,31 @@ class FiberMachine(Node):
 
     def _step(self) -> bool:
         """Take one step; True when there may be another."""
-        match self.state:
-            case FiberState.PENDING:
-                return self._step_pending()
-            case FiberState.LOADING:
-                return self._step_loading()
-            case FiberState.ACTIVE:
-                self._look_again()
-                if self._is_doomed:
-                    self._start_unloading()
-                return self.state is not FiberState.ACTIVE
-            case FiberState.UNLOADING:
-                return self._step_unloading()
-            case FiberState.FAILED:
-                return self._step_failed()
-            case _:
-                return False
+        # A chain and no table: hashing an enum member takes a call.
+        state = self.state
+        if state is FiberState.LOADING:
+            return self._step_loading()
+        if state is FiberState.UNLOADING:
+            return self._step_unloading()
+        if state is FiberState.ACTIVE:
+            return self._step_active()
+        if state is FiberState.PENDING:
+            return self._step_pending()
+        return state is FiberState.FAILED and self._step_failed()
+
+    def _step_active(self) -> bool:
+        if self._recheck:
+            self._look_again()
+        if self._is_doomed:
+            self._start_unloading()
+            return True
+        return False
 
     @property
     def _is_doomed(self) -> bool:
         return self._dying or self._again or self.activation.error is not None
 
     def _look_again(self) -> None:
-        if not self._recheck:
-            return
         self._recheck = False
         activation = self.activation
         if any(not c.is_available(activation.place) for c in activation.captured.values()):
@@ -204,8 +209,9 @@ class FiberMachine(Node):
         if self.parent is None or not self._may_load() or not self._capture():
             return False
         self._set_state(FiberState.LOADING)
-        for child in self.fibers_below():
-            self.kernel.touch(child)
+        if self.activation.stack.items:
+            for child in self.fibers_below():
+                self.kernel.touch(child)
         return True
 
     def _may_load(self) -> bool:
@@ -229,6 +235,8 @@ class FiberMachine(Node):
         return found
 
     def _capture(self) -> bool:
+        if not self.required:
+            return True
         activation, found = self.activation, self._resolve()
         for claim in found or ():
             activation.captured[claim.pair] = claim
@@ -237,12 +245,14 @@ class FiberMachine(Node):
 
     def _step_loading(self) -> bool:
         activation = self.activation
-        self._look_again()
+        if self._recheck:
+            self._look_again()
+        if activation.phase == "new" and not self._is_doomed:
+            self._run_body(activation)
+            if self.state is not FiberState.LOADING:
+                return True  # the body had its own fiber unloaded
         if self._is_doomed:
             self._start_unloading()
-            return True
-        if activation.phase == "new":
-            self._run_body(activation)
             return True
         if activation.phase == "running":
             return False
@@ -273,6 +283,8 @@ class FiberMachine(Node):
     def _call_body(self, activation: Activation) -> _Work | None:
         config = self.definition.resolve_config(self.ports.interpolate(self, self.config))
         result = self.definition.run(activation.ctx, config)
+        if result is None:
+            return None
         if iscoroutine(result) or isasyncgen(result):
             return result  # type: ignore[return-value]  # the checks know no yield type
         gather(activation.stack, activation, result, f"body of {self.name!r}")
@@ -308,7 +320,7 @@ class FiberMachine(Node):
             activation.unwind_go = None
             activation.unwinding = False
             activation.phase = "done"
-            self.kernel.touch(self)
+            self.kernel.touch_now(self)
 
     async def _await_body(self, activation: Activation, work: _Work, gate: Gate) -> None:
         label = f"body of {self.name!r}"
@@ -339,8 +351,9 @@ class FiberMachine(Node):
         activation = self.activation
         if activation.phase != "done" or activation.unwinding:
             return False
-        if any(claim.dependents for claim in activation.claims.values()):
-            return False
+        for claim in activation.claims.values():
+            if claim.dependents:
+                return False
         if not activation.unwound:
             if activation.unwind_go is not None:
                 activation.unwinding = True
@@ -349,7 +362,7 @@ class FiberMachine(Node):
             if not self._unwind(activation):
                 return False
         self._end(activation)
-        return True
+        return self.state is not FiberState.DISPOSED
 
     def _unwind(self, activation: Activation) -> bool:
         """Unwind without a task as far as that goes; True when complete."""
@@ -373,18 +386,20 @@ class FiberMachine(Node):
             activation.unwound = True
         finally:
             activation.unwinding = False
-            self.kernel.touch(self)
+            self.kernel.touch_now(self)
 
     def _end(self, activation: Activation) -> None:
         """The activation is unwound: decide what comes next."""
-        ids = tuple(claim.id for claim in activation.captured.values())
+        ids = [claim.id for claim in activation.captured.values()]
         activation.release()
-        activation.error, error = None, activation.error
+        error = activation.error
+        if error is not None:
+            activation.error = None
         if self._dying:
             self._become_disposed()
         elif error is not None and not self._again:
             self.error, self._traceback = error, activation.traceback or error.__traceback__
-            self._failed_with = ids
+            self._failed_with = tuple(ids)
             self._set_state(FiberState.FAILED)
         else:
             self._revive()
@@ -418,7 +433,8 @@ class FiberMachine(Node):
         for key in self.required:
             self.ports.claims.unwant(self.activation.place.pair(key), self)
         self.uid = None
-        self.error = self._traceback = None
+        if self.error is not None:
+            self.error = self._traceback = None
         self._set_state(FiberState.DISPOSED)
         self.ports.disposed(self)
         self._finish()
@@ -430,10 +446,13 @@ class FiberMachine(Node):
 
     @override
     def place_for(self, activation: Activation, mount: Place) -> Place:
-        configs = tuple((key, cfg) for key, cfg in self.required.items() if cfg is not None)
-        return Place(activation, mount.realms, mount.scope, mount.intercepts + configs)
+        intercepts = mount.intercepts
+        if self.required:
+            intercepts += tuple((key, cfg) for key, cfg in self.required.items() if cfg is not None)
+        return Place(activation, mount.realms, mount.scope, intercepts)
 
     def _set_state(self, state: FiberState) -> None:
         previous, self.state = self.state, state
         self.kernel.transitions += (state in _MOVING) - (previous in _MOVING)
-        self.ports.status(self, previous)
+        if "internal/status" in self.ports.rows:
+            self.ports.status(self, previous)

@@ -17,6 +17,7 @@ from dsh_cordis.errors import ConfigError
 from dsh_cordis.handle import Handle
 
 _MISSING: Final = object()
+_NOTHING: Final[Mapping[str, object]] = {}
 
 
 def _no_body(ctx: object, config: object) -> None:
@@ -26,31 +27,36 @@ def _no_body(ctx: object, config: object) -> None:
 class Definition:
     """A plugin as the kernel sees it."""
 
-    __slots__ = ("model", "name", "optional", "plugin", "required", "run", "transparent")
+    __slots__ = (
+        "identity",
+        "model",
+        "name",
+        "optional",
+        "plugin",
+        "required",
+        "run",
+        "transparent",
+    )
 
     def __init__(
         self,
         plugin: object,
         name: str | None,
         run: Callable[[object, object], object] = _no_body,
-        required: dict[str, object] | None = None,
+        required: Mapping[str, object] | None = None,
         optional: frozenset[str] = frozenset(),
         model: object = None,
         *,
         transparent: bool = False,
     ) -> None:
         self.plugin = plugin
+        self.identity = identity_of(plugin)
         self.transparent = transparent
         self.name = name
         self.run = run
-        self.required = required or {}
+        self.required: Mapping[str, object] = required or _NOTHING
         self.optional = optional
         self.model = model
-
-    @property
-    def identity(self) -> object:
-        """What makes two mounts mounts of one plugin."""
-        return identity_of(self.plugin)
 
     def resolve_config(self, raw: object) -> object:
         """Run the config model; a definition without one takes the value as it is."""
@@ -82,6 +88,12 @@ def define(plugin: object, base: type) -> Definition:
     Raises:
         TypeError: It has none of these shapes, or an annotation of it cannot be found.
     """
+    if type(plugin) is FunctionType and not plugin.__dict__:
+        # The usual plugin; nothing can stand on it, so its signature tells all.
+        known = _signature_of(plugin, plugin, base)
+        run = _runner(plugin, plugin, known.takes_config)
+        name = plugin.__name__ if plugin.__name__ != "<lambda>" else None
+        return Definition(plugin, name, run, known.required, known.optional, known.model())
     body, owner = _body_of(plugin)
     signature = _signature_of(plugin, body, base)
     required = {**signature.required, **_declared(plugin, owner)}
@@ -103,7 +115,9 @@ class _Signature:
 
     __slots__ = ("model", "optional", "required", "takes_config")
 
-    def __init__(self, parameters: list[inspect.Parameter], body: Callable[..., object], base: type):
+    def __init__(
+        self, parameters: list[inspect.Parameter], body: Callable[..., object], base: type
+    ):
         self.takes_config = len(parameters) > 1
         self.required: dict[str, None] = {}
         self.optional = _NONE

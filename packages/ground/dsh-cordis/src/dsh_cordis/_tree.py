@@ -62,15 +62,21 @@ class Tree(Ports):
 
     def enter(self, fiber: FiberCore) -> None:
         """Record a mounted plugin."""
-        self.registry.setdefault(fiber.definition.identity, {})[fiber] = None
+        identity = fiber.definition.identity
+        fibers = self.registry.get(identity)
+        if fibers is None:
+            fibers = self.registry[identity] = {}
+        fibers[fiber] = None
 
     @override
     def leave(self, fiber: FiberMachine) -> None:
         """Drop a record; the plugin's own goes with the last one."""
-        fibers = self.registry.get(fiber.definition.identity, {})
-        fibers.pop(fiber, None)
-        if not fibers:
-            self.registry.pop(fiber.definition.identity, None)
+        identity = fiber.definition.identity
+        fibers = self.registry.get(identity)
+        if fibers is not None:
+            fibers.pop(fiber, None)
+            if not fibers:
+                del self.registry[identity]
 
     def fibers(self) -> list[FiberMachine]:
         """All mounted fibers, oldest first."""
@@ -96,8 +102,7 @@ class Tree(Ports):
 
     @override
     def status(self, fiber: FiberMachine, previous: FiberState) -> None:
-        if "internal/status" in self.rows:
-            self._tell(self._events.status(fiber=fiber, previous=previous))
+        self._tell(self._events.status(fiber=fiber, previous=previous))
 
     @override
     def disposed(self, fiber: FiberMachine) -> None:

@@ -362,12 +362,7 @@ class Context:
         """
         place = self._place
         place.activation.check("ctx.provide")
-        if (
-            not key.isidentifier()
-            or key.startswith("_")
-            or key in _RESERVED
-            or hasattr(Context, key)
-        ):
+        if not key.isidentifier() or key.startswith("_") or key in _RESERVED:
             raise ValueError(
                 f"{key!r} cannot be a service key: give an identifier that Context lacks"
             )
@@ -538,4 +533,4 @@ class Context:
         return f"<Context of {self.fiber.name!r}>"
 
 
-_RESERVED: Final = frozenset({"fiber", "root"})
+_RESERVED: Final = frozenset({"fiber", "root", *dir(Context)})

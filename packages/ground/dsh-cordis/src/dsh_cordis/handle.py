@@ -250,9 +250,10 @@ class Handle:
         rest = self._begin()
         if rest is None:
             self._finish()
+            return None
         if self.used:
             return None
-        if rest is None or rest == "pending":
+        if rest == "pending":
             return Pause(self, None)
         return Pause(self, partial(self._complete, rest))
 
@@ -301,11 +302,12 @@ class Stack:
 
     def unwind(self) -> Pause | None:
         """Undo from the top until nothing is left (None) or something has to be awaited."""
-        while self.items:
-            handle, _ = self.items.popitem()
+        items = self.items
+        while items:
+            handle, _ = items.popitem()
             pause = handle.unload()
             if pause is not None:
-                self.items[handle] = None  # it leaves the list only when finished
+                items[handle] = None  # it leaves the list only when finished
                 return pause
         return None
 
