@@ -18,6 +18,7 @@ from dsh_llm_scripted import (
     Part,
     RecordedRequest,
     Reply,
+    Speech,
     bytewise,
     load_script,
     rate_limit,
@@ -25,7 +26,6 @@ from dsh_llm_scripted import (
     split_at,
     stall,
     text_reply,
-    tool_call_reply,
 )
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -326,8 +326,8 @@ def test_scripts_can_be_written_as_json() -> None:
     )
     assert script == [
         "rate_limit",
-        text_reply("Hello", reasoning="Greet."),
-        tool_call_reply(Call("f", {"a": 1})),
+        Speech(text="Hello", reasoning="Greet.", finish="stop"),
+        Speech(calls=(Call("f", {"a": 1}),)),
         raw_reply([b"x", Part(b"y", 0.02)], ending="reset"),
     ]
 

@@ -148,7 +148,8 @@ class Attempt:
 
     def _redacted(self, error: LlmError) -> LlmError:
         """The failure of a malformed response, whose message quotes provider text."""
-        return LlmError(self._redact(error.message), error.code)
+        message = self._redact(error.message)
+        return LlmError(message, error.code, request_id=error.failure.request_id)
 
     async def _open(self) -> Reply:
         refuse_if_aborted(self._signal)

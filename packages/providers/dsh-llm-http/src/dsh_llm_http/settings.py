@@ -45,8 +45,8 @@ class ModelProfile(Edge):
     efforts: tuple[Name, ...] | None = None
     """Reasoning efforts; an empty list says that the model has none."""
     default_effort: Name | None = None
-    system_prompt_update: Literal["in-history"] | None = None
-    """The model reads later system messages as a new prompt."""
+    system_prompt_update: Literal["in-history", "leading"] | None = None
+    """`in-history`: the model reads later system messages as a new prompt."""
 
 
 class RouteProfile(Edge):
@@ -140,6 +140,8 @@ def model_facts(
     reasoning: LlmModelReasoningInfo | None,
 ) -> ModelFacts:
     """The facts of a declared model; what it leaves out is that of its route."""
+    update = model.system_prompt_update
+    in_history = unlisted.system_prompt_in_history if update is None else update == "in-history"
     return ModelFacts(
         id=model_id,
         name=model.name or model_id,
@@ -148,7 +150,7 @@ def model_facts(
         max_tokens=model.max_tokens or unlisted.max_tokens,
         input_modalities=model.input_modalities or unlisted.input_modalities,
         reasoning=reasoning,
-        system_prompt_in_history=model.system_prompt_update == "in-history",
+        system_prompt_in_history=in_history,
     )
 
 

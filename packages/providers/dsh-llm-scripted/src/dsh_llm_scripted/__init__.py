@@ -1,4 +1,4 @@
-"""Scripted model and mock chat-completions HTTP server for tests.
+"""Scripted model and mock provider over HTTP for tests, in both streaming protocols.
 
 The package itself is the plugin: `ctx.plugin(dsh_llm_scripted, ScriptedAdapter([...]))`.
 """
@@ -19,7 +19,22 @@ from .completions import (
     tool_call_reply,
     usage_event,
 )
+from .dialects import Speech
 from .errors import ScriptExhaustedError
+from .messages import (
+    block_delta,
+    block_start,
+    block_stop,
+    message_closing,
+    message_error_reply,
+    message_event,
+    message_opening,
+    message_text_events,
+    message_text_reply,
+    message_tool_reply,
+    thinking_events,
+    tool_use_events,
+)
 from .plugin import apply, name
 from .replay import script_from_log
 from .replies import (
@@ -51,8 +66,12 @@ __all__ = [
     "ScriptExhaustedError",
     "ScriptedAdapter",
     "ScriptedRoute",
+    "Speech",
     "Step",
     "apply",
+    "block_delta",
+    "block_start",
+    "block_stop",
     "bytewise",
     "call_chunks",
     "call_events",
@@ -63,6 +82,13 @@ __all__ = [
     "event",
     "json_reply",
     "load_script",
+    "message_closing",
+    "message_error_reply",
+    "message_event",
+    "message_opening",
+    "message_text_events",
+    "message_text_reply",
+    "message_tool_reply",
     "name",
     "opening",
     "rate_limit",
@@ -76,6 +102,8 @@ __all__ = [
     "text_chunks",
     "text_events",
     "text_reply",
+    "thinking_events",
     "tool_call_reply",
+    "tool_use_events",
     "usage_event",
 ]

@@ -106,15 +106,15 @@ def text_reply(
 
 def tool_call_reply(
     *calls: Call,
-    text: str = "",
+    text: str | Sequence[str] = "",
     reasoning: str = "",
     finish: FinishWord = "tool_calls",
     usage: Mapping[str, object] | None = USAGE,
 ) -> Reply:
     """A model that calls tools, after some words if `text` is given."""
     thought = text_events(reasoning, "reasoning_content") if reasoning else []
-    words = text_events(text) if text else []
-    events = [opening(), *thought, *words, *call_events(calls), *closing(finish, usage)]
+    said = text_events(text) if text else []
+    events = [opening(), *thought, *said, *call_events(calls), *closing(finish, usage)]
     return stream_reply(events, name="tool_call_success")
 
 

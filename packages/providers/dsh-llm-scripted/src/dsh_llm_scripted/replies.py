@@ -114,15 +114,19 @@ def error_reply(
 
 def rate_limit(retry_after_s: float = 1.0) -> Reply:
     """429 with `retry-after` in whole seconds, rounded up."""
-    seconds = int(-(-retry_after_s // 1))
     return error_reply(
         "rate_limit",
         429,
         "Rate limit reached for requests",
         code="rate_limit_exceeded",
         kind="requests",
-        headers={"retry-after": str(seconds)},
+        headers={"retry-after": whole_seconds(retry_after_s)},
     )
+
+
+def whole_seconds(duration_s: float) -> str:
+    """A duration as the header `retry-after` has it: in whole seconds, rounded up."""
+    return str(int(-(-duration_s // 1)))
 
 
 def stall(parts: Iterable[bytes] = ()) -> Reply:

@@ -15,7 +15,8 @@ import msgspec
 from dsh_llm import StreamChunk
 
 from .chunks import FINISHES, call_chunks, text_chunks
-from .completions import Call, FinishWord, text_reply, tool_call_reply
+from .completions import Call, FinishWord
+from .dialects import Speech
 from .replies import Ending, Part, raw_reply
 from .server import Step
 
@@ -96,10 +97,10 @@ def _step(entry: str | _Text | _ToolCalls | _Raw) -> Step:
         case str():
             return entry
         case _Text():
-            return text_reply(entry.text, reasoning=entry.reasoning, finish=entry.finish)
+            return Speech(text=entry.text, reasoning=entry.reasoning, finish=entry.finish)
         case _ToolCalls():
-            calls = [Call(call.name, call.arguments, call.id) for call in entry.calls]
-            return tool_call_reply(*calls, text=entry.text, reasoning=entry.reasoning)
+            calls = tuple(Call(call.name, call.arguments, call.id) for call in entry.calls)
+            return Speech(calls=calls, text=entry.text, reasoning=entry.reasoning)
         case _Raw():
             parts = [_part(part) for part in entry.parts]
             return raw_reply(parts, status=entry.status, headers=entry.headers, ending=entry.ending)

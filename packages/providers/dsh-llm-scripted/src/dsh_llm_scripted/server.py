@@ -16,19 +16,17 @@ import structlog
 from anyio.abc import TaskGroup
 from structlog.typing import FilteringBoundLogger
 
-from ._strict import broken_rule
 from ._wire import ClientGoneError, Connection, Request, chunk_bytes, head_bytes
 from .behaviours import named
+from .dialects import COMPLETIONS, MESSAGES, Dialect, Speech, dialect_of
 from .replies import Reply, error_reply
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 Outcome = Literal["completed", "reset", "stalled", "client_closed", "server_error"]
 JsonBody = Mapping[str, object]
-Step = Reply | str | Callable[[JsonBody], Reply]
-"""A reply, the name of a behaviour, or a function that answers the parsed body."""
-
-_PATH_END = "/chat/completions"
+Step = Reply | Speech | str | Callable[[JsonBody], Reply | Speech]
+"""A reply, speech, the name of a behaviour, or a function that answers the parsed body."""
 
 
 class RecordedRequest:
@@ -74,7 +72,8 @@ class MockServer:
     Args:
         script: The steps; one step alone is a script of one.
         repeat_last: Answer with the last step for ever instead of 500 `MOCK_SCRIPT_EXHAUSTED`.
-        api_key: Require this bearer key; a wrong one gets 401 and uses no step.
+        api_key: Require this key, as bearer token or as `x-api-key`; a wrong one gets 401 and uses
+            no step.
         strict: Refuse, with 400, what strict providers refuse: calls without their answers,
             empty messages, repeated call ids. Such a request uses no step.
         seed: Seed of the `random` behaviour.
@@ -84,7 +83,7 @@ class MockServer:
 
     def __init__(
         self,
-        script: Sequence[Step] | Reply | Callable[[JsonBody], Reply],
+        script: Sequence[Step] | Step,
         *,
         repeat_last: bool = False,
         api_key: str | None = None,
@@ -180,14 +179,15 @@ class MockServer:
     async def _answer(self, connection: Connection, request: Request) -> bool:
         """Answer one request; false when the connection is not to be used again."""
         body = _json_object(request.body)
-        refusal = self._refusal(request, body)
+        dialect = dialect_of(request.path)
+        refusal = self._refusal(request, body, dialect)
         if refusal is not None or body is None:
-            await _play(connection, refusal or _bad_json(), lambda: None)
+            await _play(connection, refusal or _bad_json(dialect), lambda: None)
             return True
         record = RecordedRequest(request.path, request.headers, body, connection.client_port)
         self.requests.append(record)
         try:
-            return await self._play_step(connection, record)
+            return await self._play_step(connection, record, dialect or COMPLETIONS)
         except ClientGoneError:
             self._end(record, "client_closed")
             raise
@@ -199,8 +199,10 @@ class MockServer:
         finally:
             self._end(record, "stalled")
 
-    async def _play_step(self, connection: Connection, record: RecordedRequest) -> bool:
-        reply = self._next_reply(record)
+    async def _play_step(
+        self, connection: Connection, record: RecordedRequest, dialect: Dialect
+    ) -> bool:
+        reply = self._next_reply(record, dialect)
 
         def count() -> None:
             record.chunks_sent += 1
@@ -220,7 +222,7 @@ class MockServer:
                 self._end(record, "reset")
         return False
 
-    def _next_reply(self, record: RecordedRequest) -> Reply:
+    def _next_reply(self, record: RecordedRequest, dialect: Dialect) -> Reply:
         if not self._script:
             record.scripted = record.behaviour = "exhausted"
             return error_reply(
@@ -234,21 +236,24 @@ class MockServer:
         step = self._script[0] if last else self._script.pop(0)
         record.scripted = _step_name(step)
         if isinstance(step, str):
-            step = named(step, self._chance)
-        reply = step if isinstance(step, Reply) else step(record.body)
+            step = named(step, self._chance, dialect)
+        said = step if isinstance(step, Reply | Speech) else step(record.body)
+        reply = said if isinstance(said, Reply) else dialect.speak(said)
         record.behaviour = reply.name
         return reply
 
-    def _refusal(self, request: Request, body: JsonBody | None) -> Reply | None:
-        if not request.path.partition("?")[0].endswith(_PATH_END):
-            return _client_error(404, f"no endpoint at {request.path!r}; use {_PATH_END}")
+    def _refusal(
+        self, request: Request, body: JsonBody | None, dialect: Dialect | None
+    ) -> Reply | None:
+        if dialect is None:
+            known = f"{COMPLETIONS.path_end} or {MESSAGES.path_end}"
+            return _client_error(404, f"no endpoint at {request.path!r}; use {known}")
         if request.method != "POST":
-            return _client_error(405, f"{request.method} is not POST", {"allow": "POST"})
-        key = self._api_key
-        if key is not None and request.headers.get("authorization") != f"Bearer {key}":
-            return _client_error(401, "Incorrect API key provided")
-        problem = broken_rule(body) if self._strict and body is not None else None
-        return None if problem is None else _client_error(400, problem)
+            return _refused(dialect, 405, f"{request.method} is not POST", {"allow": "POST"})
+        if self._api_key is not None and not _has_key(request.headers, self._api_key):
+            return _refused(dialect, 401, "Incorrect API key provided")
+        problem = dialect.broken_rule(body) if self._strict and body is not None else None
+        return None if problem is None else _refused(dialect, 400, problem)
 
     def _end(self, record: RecordedRequest, outcome: Outcome) -> None:
         if not record._end(outcome) or self._observer is None:
@@ -285,10 +290,8 @@ async def _refuse_unreadable(connection: Connection, message: str) -> None:
         await _play(connection, _client_error(400, message), lambda: None)
 
 
-def _steps(script: Sequence[Step] | Reply | Callable[[JsonBody], Reply]) -> Sequence[Step]:
-    if isinstance(script, str):
-        return [script]
-    if isinstance(script, Reply) or callable(script):
+def _steps(script: Sequence[Step] | Step) -> Sequence[Step]:
+    if isinstance(script, str | Reply | Speech) or callable(script):
         return [script]
     return script
 
@@ -299,6 +302,8 @@ def _step_name(step: Step) -> str:
             return step
         case Reply(name=name):
             return name
+        case Speech():
+            return COMPLETIONS.speak(step).name
         case _:
             return getattr(step, "__name__", "function")
 
@@ -317,8 +322,18 @@ def _client_error(status: int, message: str, headers: Mapping[str, str] | None =
     )
 
 
-def _bad_json() -> Reply:
-    return _client_error(400, "the body is not a JSON object")
+def _refused(
+    dialect: Dialect, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Reply:
+    return dialect.error("refused", status, message, headers=headers)
+
+
+def _has_key(headers: Mapping[str, str], key: str) -> bool:
+    return headers.get("authorization") == f"Bearer {key}" or headers.get("x-api-key") == key
+
+
+def _bad_json(dialect: Dialect | None) -> Reply:
+    return _refused(dialect or COMPLETIONS, 400, "the body is not a JSON object")
 
 
 def _internal(message: str) -> Reply:

@@ -1,0 +1,169 @@
+"""Request bodies: bytes joined from fragments that are encoded once per message.
+
+Upstream: packages/llm/llm-anthropic/src/request.ts.
+"""
+
+from collections.abc import Sequence
+
+from dsh_brand import encode_json, is_blank, scrub_surrogates
+from dsh_llm import GenerateOptions, LlmError, RequestMessage, ToolSchema, codes, leading_prompt
+from dsh_llm_http import ModelFacts
+from dsh_llm_http.identity import IdentityCache
+from dsh_llm_http.wire import check_effort, encoded, encoded_number
+
+from .call_ids import CallIds
+from .fragments import NAMES, Encoder, Fragment, joined
+from .routes import MIN_BUDGET_TOKENS, OFF, Effort, Route
+from .turns import Turn, turns_of
+
+_TOOLS_KEPT = 1024
+_MARKS = {
+    "none": b"",
+    "short": b',"cache_control":{"type":"ephemeral"}',
+    "long": b',"cache_control":{"type":"ephemeral","ttl":"1h"}',
+}
+
+
+class BodyBuilder:
+    """Builds the bodies of one route; equal requests give equal bytes."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._mark = _MARKS[route.cache_retention]
+        self._messages: IdentityCache[RequestMessage, tuple[str, Fragment]] = IdentityCache()
+        self._tools: dict[int, tuple[ToolSchema, bytes]] = {}
+
+    def build(self, options: GenerateOptions) -> bytes:
+        """The body of a request.
+
+        Raises:
+            LlmError: `UNSUPPORTED_OPTION`, `UNSUPPORTED_REASONING_EFFORT` or
+                `UNSUPPORTED_CONTENT`: something the route cannot express.
+        """
+        facts = self._route.model(options.model)
+        max_tokens = options.max_tokens or facts.max_tokens or self._route.default_max_tokens
+        check_effort(options, self._route, facts)
+        prompt, messages = self._conversation(options, facts)
+        fields = [b'"model":' + encoded(options.model), b'"max_tokens":%d' % max_tokens]
+        if not is_blank(prompt):
+            block = encoded({"type": "text", "text": prompt})
+            fields.append(b'"system":[' + block[:-1] + self._mark + b"}]")
+        fields.append(b'"messages":' + messages)
+        if options.tools:
+            tools = [self._tool(tool) for tool in options.tools]
+            tools[-1] = tools[-1][:-1] + self._mark + b"}"
+            fields.append(b'"tools":' + joined(tools))
+        fields += _thinking(options, self._route, max_tokens)
+        if options.temperature is not None:
+            fields.append(b'"temperature":' + encoded_number(options.temperature))
+        if options.stop:
+            fields.append(b'"stop_sequences":' + encoded(_checked_stop(options.stop)))
+        return b"{" + b",".join([*fields, b'"stream":true']) + b"}"
+
+    def _conversation(self, options: GenerateOptions, facts: ModelFacts) -> tuple[str, bytes]:
+        if facts.system_prompt_in_history:
+            prompt, rest = leading_prompt(options.messages, options.system, in_history=True)
+            turns = turns_of(self._fragments(rest, options.model))
+            if turns is not None:
+                return prompt, self._history(turns)
+        prompt, rest = leading_prompt(options.messages, options.system)
+        # Without a prompt in it, a history always has turns.
+        return prompt, self._history(turns_of(self._fragments(rest, options.model)) or [])
+
+    def _history(self, turns: Sequence[Turn]) -> bytes:
+        last_user = max(
+            (number for number, turn in enumerate(turns) if turn.role == "user"), default=-1
+        )
+        marks = (self._mark if number == last_user else b"" for number in range(len(turns)))
+        return joined([turn.encoded(mark) for turn, mark in zip(turns, marks, strict=True)])
+
+    def _fragments(self, messages: Sequence[RequestMessage], model: str) -> list[Fragment]:
+        encoder = Encoder(model, self._route.unsigned_thinking)
+        fragments = [self._fragment(encoder, message, model) for message in messages]
+        if not any(fragment.call_ids for fragment in fragments):
+            return fragments
+        # Which id stands for one that cannot be sent depends on all ids of the request.
+        sent_id = CallIds(messages).sent
+        return [
+            encoder.fragment(message, sent_id) if fragment.call_ids else fragment
+            for message, fragment in zip(messages, fragments, strict=True)
+        ]
+
+    def _fragment(self, encoder: Encoder, message: RequestMessage, model: str) -> Fragment:
+        known = self._messages.get(message)
+        if known is not None and known[0] == model:
+            return known[1]
+        fragment = encoder.fragment(message, _as_it_is)
+        self._messages.set(message, (model, fragment))
+        return fragment
+
+    def _tool(self, tool: ToolSchema) -> bytes:
+        known = self._tools.get(id(tool))
+        if known is not None and known[0] is tool:
+            return known[1]
+        NAMES.check_tool(tool.name, self._route.label)
+        parameters = tool.parameters
+        form: dict[str, object] = {
+            "name": tool.name,
+            "description": scrub_surrogates(tool.description),
+            "input_schema": parameters
+            if "type" in parameters
+            else {"type": "object", **parameters},
+        }
+        if tool.defer_loading:
+            form["defer_loading"] = True
+        piece = encode_json(form)  # type: ignore[arg-type]  # a schema is JSON by its type
+        if len(self._tools) >= _TOOLS_KEPT:
+            self._tools.clear()  # schemas that changed for long; they are encoded anew
+        self._tools[id(tool)] = (tool, piece)
+        return piece
+
+
+def _as_it_is(call_id: str) -> str:
+    return call_id
+
+
+def _thinking(options: GenerateOptions, route: Route, max_tokens: int) -> list[bytes]:
+    name = options.reasoning_effort
+    if options.purpose == "session-title" and OFF in route.efforts:
+        name = OFF  # a title is not worth a thought
+    effort = None if name is None else route.efforts.get(name)
+    if effort is None:
+        return []
+    if effort.thinking == "disabled":
+        return [b'"thinking":{"type":"disabled"}']
+    if options.temperature not in (None, 1):
+        raise LlmError(
+            f"temperature {options.temperature!r} cannot be asked together with the reasoning "
+            f"effort {name!r}: leave one of them out",
+            codes.UNSUPPORTED_OPTION,
+        )
+    form: dict[str, object] = {"type": effort.thinking}
+    if effort.budget_tokens is not None:
+        form["budget_tokens"] = _budget(effort, name, max_tokens)
+    fields = [b'"thinking":' + encoded(form)]
+    if effort.level is not None:
+        fields.append(b'"output_config":' + encoded({"effort": effort.level}))
+    return fields
+
+
+def _budget(effort: Effort, name: str | None, max_tokens: int) -> int:
+    budget = min(effort.budget_tokens or MIN_BUDGET_TOKENS, max_tokens - 1)
+    if budget < MIN_BUDGET_TOKENS:
+        raise LlmError(
+            f"the reasoning effort {name!r} needs at least {MIN_BUDGET_TOKENS} tokens of thinking "
+            f"within the output limit, which is {max_tokens}: raise `max_tokens` or choose another "
+            "effort",
+            codes.UNSUPPORTED_OPTION,
+        )
+    return budget
+
+
+def _checked_stop(stop: Sequence[str]) -> list[str]:
+    if any(is_blank(text) for text in stop):
+        raise LlmError(
+            f"stop {list(stop)!r} holds a blank text, which the Messages protocol refuses; "
+            "take it out",
+            codes.UNSUPPORTED_OPTION,
+        )
+    return list(stop)
