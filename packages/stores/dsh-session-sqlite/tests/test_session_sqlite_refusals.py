@@ -9,6 +9,7 @@ import pytest
 
 from dsh_session import SessionId
 from dsh_session_persistence import (
+    SessionAlreadyExistsError,
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
     SessionStorageError,
@@ -224,6 +225,29 @@ def test_S120_S148_overwritten_pages_are_corruption_and_stay_as_they_are(tmp_pat
         assert path.read_bytes() == damaged
     path.write_bytes(data)
     assert list(SqliteStore(path).open(ID, "read").read()) == sample_events(300)
+
+
+def test_S120_S148_a_session_does_not_disappear_with_a_damaged_index(path: Path) -> None:
+    data = path.read_bytes()
+    places = [at for at in range(len(data)) if data.startswith(b"sample", at)]
+    assert len(places) == 3  # the index, the row, its header
+    for place in places:
+        path.write_bytes(data[:place] + b"S" + data[place + 1 :])
+        try:
+            events = SqliteStore(path).open(ID, "read").read()
+        except SessionPersistenceCorruptionError:
+            pass
+        else:
+            # Index and header agree on the id: what the row has for it does not matter.
+            assert list(events) == sample_events(6)
+        with pytest.raises((SessionAlreadyExistsError, SessionPersistenceCorruptionError)):
+            SqliteStore(path).create(sample_header(), 0)
+
+
+def test_S120_S148_a_schema_that_is_no_text_is_corruption(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"REFERENCES", b"\xd2EFERENCES"))
+    with pytest.raises(SessionPersistenceCorruptionError, match="database is damaged"):
+        SqliteStore(path).open(ID, "read")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everywhere")

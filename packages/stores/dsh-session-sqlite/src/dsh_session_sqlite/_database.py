@@ -165,9 +165,16 @@ def explained(action: str, location: str) -> Iterator[None]:
     except sqlite3.Error as error:
         # An extended code has the primary one in its lowest byte.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-            raise SessionPersistenceCorruptionError(
-                f"{action}: the database is damaged: {error}", location, cause=error
-            ) from error
+            raise _damaged(action, location, error) from error
         raise SessionStorageError(action, location, cause=error) from error
+    except UnicodeDecodeError as error:
+        # SQLite's own message quotes what it found in the schema, and that is no text.
+        raise _damaged(action, location, error) from error
     except OSError as error:
         raise SessionStorageError(action, location, cause=error) from error
+
+
+def _damaged(action: str, location: str, error: Exception) -> SessionPersistenceCorruptionError:
+    return SessionPersistenceCorruptionError(
+        f"{action}: the database is damaged: {error}", location, cause=error
+    )

@@ -10,6 +10,13 @@ from dsh_session import SessionEvent, SessionHeader, SessionId, encode_event, he
 _COLUMNS: Final = "number, id, CAST(header AS BLOB), event_count, size_bytes, writes"
 
 
+class DisagreementError(sqlite3.DatabaseError):
+    """Table and index disagree, which SQLite itself finds only when asked to."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    sqlite_errorname = "SQLITE_CORRUPT"
+
+
 class SessionRow(NamedTuple):
     """One row of `sessions`."""
 
@@ -58,11 +65,22 @@ def id_of_key(key: object) -> SessionId | None:
 
 
 def find_session(connection: sqlite3.Connection, session_id: str) -> SessionRow | None:
-    """The row of a session, `None` if it is not stored."""
+    """The row of a session, `None` if it is not stored.
+
+    Raises:
+        sqlite3.DatabaseError: Table and index disagree.
+    """
+    key = id_key(session_id)
     found = connection.execute(
-        f"SELECT {_COLUMNS} FROM sessions WHERE id = ?", (id_key(session_id),)
+        f"SELECT {_COLUMNS} FROM sessions INDEXED BY sqlite_autoindex_sessions_1 WHERE id = ?",
+        (key,),
     ).fetchone()
-    return None if found is None else SessionRow(*found)
+    if found is not None:
+        return SessionRow(*found)
+    # A damaged index must not make a session disappear, or be created for a second time.
+    if connection.execute("SELECT 1 FROM sessions NOT INDEXED WHERE id = ?", (key,)).fetchone():
+        raise DisagreementError("the index of sessions lacks one that is stored")
+    return None
 
 
 def all_sessions(connection: sqlite3.Connection) -> Iterator[SessionRow]:
