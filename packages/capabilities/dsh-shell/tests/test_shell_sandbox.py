@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from dsh_shell import (
     SandboxPolicy,
     texts,
 )
+from dsh_shell import _landlock_run as runner  # noqa: PLC2701  # the program that is tested
 from dsh_shell.bubblewrap import WrappedCommand
 from dsh_shell.sandbox import escalation
 from dsh_system_prompt import render_contexts
@@ -128,7 +130,8 @@ async def test_C59_what_cannot_be_confined_does_not_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsh_shell.bubblewrap.PROGRAM", "no-such-program")
-    async with bench(tmp_path, "workspace-write") as b:
+    settings: dict[str, object] = {"mode": "workspace-write", "accept_partial": False}
+    async with bench(tmp_path, "workspace-write", sandbox=settings) as b:
         for arguments in ({}, {"run_in_background": True}):
             result = await b.bash(f"touch {tmp_path}/f", **arguments)
             assert code_of(result) == "SANDBOX_UNAVAILABLE"
@@ -262,6 +265,68 @@ def _runs(path: Path, word: bytes) -> bool:
         return word in path.read_bytes()
     except OSError:
         return False
+
+
+# ---- Landlock -------------------------------------------------------------------------------
+
+
+def _landlock_problem() -> str:
+    probe = subprocess.run(
+        [sys.executable, "-I", "-S", runner.__file__, "--", "true"], capture_output=True, text=True
+    )
+    return "" if probe.returncode == 0 else f"no Landlock here: {probe.stderr}"
+
+
+LANDLOCK_PROBLEM = _landlock_problem()
+needs_landlock = pytest.mark.skipif(bool(LANDLOCK_PROBLEM), reason=LANDLOCK_PROBLEM or "works")
+
+
+@needs_landlock
+async def test_C59_landlock_where_bubblewrap_is_not(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsh_shell.bubblewrap.PROGRAM", "no-such-program")
+    (workspace / "out").symlink_to(workspace.parent)
+    (workspace.parent / "old").write_text("old", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(workspace))
+    (workspace / "ctypes.py").write_text("raise SystemExit(0)", encoding="utf-8")
+    async with bench(workspace, "workspace-write") as b:
+        inside = await b.bash("echo in > f; mkdir d; mv f d/f; cat d/f; echo > /dev/null")
+        assert text_of(inside) == "in"
+        assert sandbox_of(inside)["enforcement"] == "partial"
+        outside = workspace.parent
+        for attack in (
+            f"echo x > {outside}/g",
+            "echo x > out/g",
+            f"mv d {outside}/g",
+            f"ln d/f {outside}/g",
+            f"mkdir {outside}/g",
+            f"mkfifo {outside}/g",
+            f"echo x > /proc/{os.getpid()}/root{outside}/g",
+            f"unshare -Urm bash -c 'mount -t tmpfs t {outside}; echo x > {outside}/g'",
+            f"{sys.executable} -c 'import os; os.truncate(\"{outside}/old\", 0)'",
+            f"rm {outside}/old",
+            f"kill -STOP {os.getpid()}",
+        ):
+            assert text_of(await b.bash(attack)).startswith("[stderr]") or "mv" in attack
+            assert not (outside / "g").exists(), attack
+            assert (outside / "old").read_text("utf-8") == "old", attack
+        b.sandbox.set_mode(b.agent, "read-only")
+        denied = await b.bash("echo x > f")
+        assert texts.DENIED.format(mode="read-only") in text_of(denied)
+        assert not (workspace / "f").exists()
+
+
+@needs_landlock
+async def test_C59_a_landlock_runner_that_cannot_start_says_so(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsh_shell.bubblewrap.PROGRAM", "no-such-program")
+    async with bench(workspace, "workspace-write") as b:
+        await anyio.Path(workspace).rmdir()
+        result = await b.bash("true", workdir="/")
+    assert code_of(result) == "SANDBOX_UNAVAILABLE"
+    assert "dsh-landlock: " in text_of(result)
 
 
 # ---- asking for more ------------------------------------------------------------------------

@@ -4,19 +4,14 @@ The command sees the whole file system, read-only but for what its mode allows, 
 processes: through those of others it could reach file systems that are not read-only.
 """
 
-import os
 import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
-import anyio
-
+from ._confining import Policy, works, writable_folders
 from .types import Finished
 
 PROGRAM: Final = "bwrap"
-_PROBE_TIMEOUT_S: Final = 10
 _DENIALS: Final = (b"Read-only file system", b"read-only file system", b"EROFS")
 _PREFIX: Final = b"bwrap: "
 _KERNEL_SETTINGS: Final = (
@@ -25,16 +20,10 @@ _KERNEL_SETTINGS: Final = (
 )
 
 
-class _Policy(Protocol):
-    # The policy class stands above this module.
-    @property
-    def mode(self) -> str: ...
-    @property
-    def root(self) -> str: ...
-
-
 class Bubblewrap:
     """Uses `bwrap` where it is installed and may make namespaces."""
+
+    enforcement: Literal["full", "partial"] = "full"
 
     def __init__(self) -> None:
         self._program: str | None = None
@@ -43,21 +32,15 @@ class Bubblewrap:
         """True if it can confine; a failure is not remembered, since it may be installed later."""
         if self._program is None:
             program = shutil.which(PROGRAM)
-            if program is not None and await _works(program):
+            if program is not None and await works([*_frame(program, ()), "--", "/bin/true"]):
                 self._program = program
         return self._program is not None
 
-    def confine(self, argv: Sequence[str], policy: _Policy) -> "WrappedCommand":
+    def confine(self, argv: Sequence[str], policy: Policy) -> "WrappedCommand":
         """Wrap a command; `usable` was asked before."""
         writable: list[str] = []
-        if policy.mode == "workspace-write":
-            folders = (
-                "/tmp",
-                os.path.realpath(tempfile.gettempdir()),
-                policy.root,
-            )  # the rule names it
-            for folder in dict.fromkeys(folders):
-                writable += ["--bind", folder, folder]
+        for folder in writable_folders(policy):
+            writable += ["--bind", folder, folder]
         return WrappedCommand([*_frame(self._program or PROGRAM, writable), "--", *argv])
 
 
@@ -96,20 +79,3 @@ def _frame(program: str, writable: Sequence[str]) -> list[str]:
         *(argument for cover in covered for argument in cover),
         *writable,
     ]
-
-
-async def _works(program: str) -> bool:
-    with anyio.move_on_after(_PROBE_TIMEOUT_S):
-        try:
-            done = await anyio.run_process(
-                [*_frame(program, ()), "--", "/bin/true"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                check=False,
-                start_new_session=True,
-            )
-        except OSError:
-            return False
-        return done.returncode == 0
-    return False

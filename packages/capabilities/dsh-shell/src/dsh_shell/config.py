@@ -18,6 +18,8 @@ class SandboxConfig(BaseModel):
     """What may be changed."""
     root: Path | None = None
     """The workspace of agents whose session names none; the working directory if left out."""
+    accept_partial: bool = True
+    """Use mechanisms that do not govern modes, times and owners of files, rather than refuse."""
 
 
 class BashConfig(BaseModel):

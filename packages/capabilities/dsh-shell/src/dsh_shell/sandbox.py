@@ -19,6 +19,7 @@ from . import texts
 from .bubblewrap import Bubblewrap
 from .config import SandboxConfig
 from .errors import SandboxError
+from .landlock import Landlock
 from .types import Finished
 
 SandboxMode: TypeAlias = Literal["read-only", "workspace-write", "danger-full-access"]
@@ -71,6 +72,11 @@ class Confinement(Protocol):
 class Mechanism(Protocol):
     """A way to confine commands."""
 
+    @property
+    def enforcement(self) -> Literal["full", "partial"]:
+        """Whether it enforces whole policies."""
+        ...
+
     async def usable(self) -> bool:
         """True if it works on this machine; asked until it does."""
         ...
@@ -103,7 +109,7 @@ class Sandbox(Service):
     def __init__(self, ctx: Context, config: SandboxConfig | None = None) -> None:
         super().__init__(ctx)
         self._config = config or SandboxConfig()
-        self._mechanisms: list[Mechanism] = [Bubblewrap()]
+        self._mechanisms: list[Mechanism] = [Bubblewrap(), Landlock()]
 
     def mode_of(self, session: Session | None) -> SandboxMode:
         """The mode of a session: its last `sandbox/mode` event, else the configuration."""
@@ -138,6 +144,8 @@ class Sandbox(Service):
         if policy.mode == "danger-full-access":
             return _Unconfined(argv)
         for mechanism in self._mechanisms:
+            if mechanism.enforcement == "partial" and not self._config.accept_partial:
+                continue
             if await mechanism.usable():
                 return mechanism.confine(argv, policy)
         raise SandboxError(

@@ -1,0 +1,51 @@
+"""What the mechanisms of the sandbox have in common."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import anyio
+
+_PROBE_TIMEOUT_S: Final = 10
+
+
+class Policy(Protocol):
+    """What one command may change."""
+
+    @property
+    def mode(self) -> str:
+        """`read-only` or `workspace-write`."""
+        ...
+
+    @property
+    def root(self) -> str:
+        """Real path of the workspace."""
+        ...
+
+
+def writable_folders(policy: Policy) -> list[str]:
+    """Real paths of what may be changed."""
+    if policy.mode != "workspace-write":
+        return []
+    folders = ("/tmp", tempfile.gettempdir(), policy.root)
+    return list(dict.fromkeys(os.path.realpath(folder) for folder in folders))
+
+
+async def works(argv: Sequence[str]) -> bool:
+    """True if a probe succeeds."""
+    with anyio.move_on_after(_PROBE_TIMEOUT_S):
+        try:
+            done = await anyio.run_process(
+                list(argv),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                check=False,
+                start_new_session=True,
+            )
+        except OSError:
+            return False
+        return done.returncode == 0
+    return False
