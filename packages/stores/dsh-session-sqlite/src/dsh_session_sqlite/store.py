@@ -59,6 +59,7 @@ class SqliteStore(SessionLogStore):
         if access == "read":
             return LogReader(self._database, session_id)
         self._found(session_id)
+        _check_writable(self.path)
         with explained(f"session {session_id!r} could not be opened", self._location(session_id)):
             lease = Lease.acquire(self.path, session_id)
         try:
@@ -128,6 +129,14 @@ def _snapshot(row: SessionRow, location: str) -> SessionPersistenceSnapshot:
         size_bytes=row.size_bytes,
         event_count=row.event_count,
     )
+
+
+def _check_writable(path: Path) -> None:
+    # SQLite opens what may only be read, and refuses the first batch.
+    if not os.access(path, os.W_OK):
+        raise SessionStorageError(
+            "the session database may be read and not written: no permission", str(path)
+        )
 
 
 def _check_folder(path: Path) -> None:
