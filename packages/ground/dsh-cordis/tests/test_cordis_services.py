@@ -482,3 +482,42 @@ async def test_an_error_event_names_the_fiber_and_what_it_did(ctx: Context) -> N
     with pytest.raises(RuntimeError):
         await ctx.plugin(fails)
     assert seen == [("fails", "plugin body")]
+
+
+async def test_K114_a_moved_fiber_restarts_only_where_a_claim_of_it_changes(ctx: Context) -> None:
+    log: list[str] = []
+
+    def group(ctx: Context) -> None:
+        return None
+
+    def bystander(ctx: Context) -> object:
+        log.append("bystander")
+        return lambda: log.append("bystander undone")
+
+    def reader(ctx: Context) -> object:
+        log.append(f"reader {ctx.thing}")
+        return lambda: log.append("reader undone")
+
+    reader.inject = ["thing"]  # type: ignore[attr-defined]  # how a function declares its needs
+    ctx.provide("thing", "outer")
+    inner = ctx.isolate("thing", "room")
+    inner.provide("thing", "inner")
+    old, new = ctx.plugin(group), ctx.plugin(group)
+    await ctx.settled()
+    quiet = old.ctx.extend().plugin(bystander)
+    moved = old.ctx.extend().plugin(reader)
+    await ctx.settled()
+    for fiber in (quiet, moved):
+        fiber.move(new.ctx)
+    await ctx.settled()
+    assert log == ["bystander", "reader outer"]
+    for fiber in (quiet, moved):
+        fiber.move(new.ctx.isolate("thing", "room"))
+    await ctx.settled()
+    assert log == ["bystander", "reader outer", "reader undone", "reader inner"]
+    await old.dispose()
+    assert moved.state is FiberState.ACTIVE
+    await new.dispose()
+    assert log[4:] == ["reader undone", "bystander undone"]
+    with pytest.raises(InactiveError):
+        moved.move(ctx)

@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 from typing_extensions import override
 
-from dsh_cordis._activation import FiberState, caller_behind, frame_var, lifecycle_frame
+from dsh_cordis._activation import FiberState, Place, caller_behind, frame_var, lifecycle_frame
 from dsh_cordis._machine import FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
 from dsh_cordis.handle import DONE, Completion, Going, HandleState
@@ -65,6 +65,46 @@ class FiberCore(FiberMachine):
     @override
     def __call__(self) -> Completion:
         return self.dispose()
+
+    def move_to(self, mount: Place) -> None:
+        """See `Fiber.move`."""
+        mount.activation.check("moving a fiber")
+        old, new = self.mount, mount.realms
+        if self._dying or old is None:
+            raise InactiveError(self.name, "moving it")
+        realms = old.realms
+        if not isinstance(realms, dict) or realms is old.activation.place.realms:
+            raise TypeError(f"{self.name!r} shares its realms; mount it on ctx.extend() to move it")
+        before = dict(realms)
+        changed = {key for key in {*before, *new} if before.get(key) != new.get(key)}
+        todo: list[FiberCore] = [self]
+        concerned = []
+        while todo:
+            fiber = todo.pop()
+            todo += [below for below in fiber.fibers_below() if isinstance(below, FiberCore)]
+            concerned.append((fiber, fiber.activation.place, fiber.keys_at_stake(changed)))
+        for fiber, place, keys in concerned:
+            for key in keys:
+                self.ports.claims.unwant(place.pair(key), fiber)
+        # In place, since every context below that has no realms of its own reads this table.
+        realms.clear()
+        realms.update(new)
+        mount.activation.stack.add(self)
+        self.mount = self.activation.mount = Place(
+            mount.activation, realms, mount.scope, mount.intercepts, mount.resolver, mount.service
+        )
+        self.parent = mount.activation.fiber
+        self._owner = mount.activation
+        for fiber, place, keys in concerned:
+            fiber.watch_keys()
+            if any(place.pair(key)[0] != before.get(key) for key in keys):
+                fiber.lose()
+            self.kernel.touch(fiber)
+
+    def keys_at_stake(self, changed: set[str]) -> list[str]:
+        """Which of the keys it requires or provides."""
+        own = {*self.required, *(key for _, key in self.activation.claims)}
+        return sorted(own & changed)
 
     def restart(self) -> Completion:
         """Unwind and load again, with the newest config; awaiting waits until settled.

@@ -90,6 +90,22 @@ class Fiber(FiberCore):
     def __await__(self) -> Any:  # a generator whose yields belong to the event loop
         return self.wait_settled().__await__()
 
+    def move(self, ctx: "Context") -> None:
+        """Stand below another context without a restart, as far as that is possible.
+
+        The fiber, and each one below it, restarts only if a service that it requires or provides
+        now stands in another realm.
+
+        Args:
+            ctx: Where it stands from now on; of the same tree, and not below this fiber.
+
+        Raises:
+            InactiveError: Disposal has been requested, or the activation of `ctx` has ended.
+            TypeError: The fiber was mounted on a context that shares its realms with others; what
+                is to be moved is mounted on one that `extend` or `isolate` gave.
+        """
+        self.move_to(ctx._place)
+
     def effects(self) -> list[EffectInfo]:
         """The live registrations as a tree, oldest first."""
         return [EffectInfo(handle) for handle in self.children()]
@@ -459,13 +475,21 @@ class Context:
         self._place.activation.check("ctx.plugin")
         return self._mount(define(plugin, Context), config, self._place)
 
-    def inject(self, keys: Sequence[str] | Mapping[str, object], body: Plugin) -> Fiber:
-        """Mount a body that loads and unloads with services, while this fiber stays."""
+    def inject(
+        self, keys: Sequence[str] | Mapping[str, object], body: Plugin, config: object = None
+    ) -> Fiber:
+        """Mount a body that loads and unloads with services, while this fiber stays.
+
+        Args:
+            keys: What it needs beside its own requirements; a mapping adds intercepted config.
+            body: A plugin of any shape.
+            config: As for `plugin`.
+        """
         self._place.activation.check("ctx.inject")
         definition = define(body, Context)
         configs = dict(keys) if isinstance(keys, Mapping) else dict.fromkeys(keys)
         definition.required = {**definition.required, **configs}
-        return self._mount(definition, None, self._place)
+        return self._mount(definition, config, self._place)
 
     def _mount(self, definition: Definition, config: object, place: Place) -> Fiber:
         tree = self._tree
@@ -506,8 +530,8 @@ class Context:
     # Derived contexts
 
     def extend(self) -> "Context":
-        """A derived context of the same fiber."""
-        return Context._at(self._tree, self._place.but())
+        """A derived context of the same fiber, with a table of realms of its own."""
+        return Context._at(self._tree, self._place.but(realms=dict(self._place.realms)))
 
     def isolate(self, key: str, label: str | None = None) -> "Context":
         """A derived context with a fresh realm for one key; equal labels join one realm."""
