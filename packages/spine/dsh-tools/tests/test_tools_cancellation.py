@@ -12,11 +12,13 @@ from dsh_cordis import Next
 from dsh_llm import AbortController, create_user_message, fuse_signals
 from dsh_tools import (
     PostToolDecision,
+    PreToolDecision,
     ToolExecutionResult,
     ToolFailure,
     ToolRunContext,
     ToolsExecute,
     ToolsPostExecute,
+    ToolsPreExecute,
     ToolsResult,
     ToolSuccess,
     tool,
@@ -297,6 +299,38 @@ async def test_T74_exits_of_the_process_pass(error: type[BaseException]) -> None
             await bench.run("leave")
 
 
+def take_part(bench: ToolBench) -> None:
+    """Listen to every stage, and change nothing."""
+
+    async def pre(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
+        return await next_()
+
+    async def around(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
+        return await next_()
+
+    async def post(event: ToolsPostExecute, next_: Next[PostToolDecision]) -> PostToolDecision:
+        return await next_()
+
+    bench.ctx.on(ToolsPreExecute, pre)
+    bench.ctx.on(ToolsExecute, around)
+    bench.ctx.on(ToolsPostExecute, post)
+
+
+async def test_T128_a_stage_without_anybody_is_no_entry() -> None:
+    @tool
+    async def quick(run: ToolRunContext) -> str:
+        """Is quick."""
+        kinds.extend(entry.kind for entry in census.running)
+        return "done"
+
+    kinds: list[str] = []
+    async with tool_bench(quick) as bench:
+        with RecordingCensus().installed() as census:
+            await bench.run("quick")
+        assert kinds == census.kinds == ["tool-body"]
+        assert census.running == []
+
+
 async def test_T42_T128_threads_are_accounted_for_and_see_context_and_signal() -> None:
     names: list[str] = []
 
@@ -308,6 +342,7 @@ async def test_T42_T128_threads_are_accounted_for_and_see_context_and_signal() -
         return "done"
 
     async with tool_bench(work) as bench:
+        take_part(bench)
         with RecordingCensus().installed() as census, anyio.fail_after(5):
             result = await bench.run("work")
         assert isinstance(result, ToolSuccess)
@@ -370,7 +405,7 @@ async def test_T130_an_abandoned_thread_is_left_alone_but_stays_in_the_census() 
             release.set()
             while census.running:
                 await checkpoint()
-        assert (seen, prepared.exec._contexts) == ([], [])
+        assert (seen, prepared.exec._contexts) == ([], ())
 
 
 async def test_T130_a_thread_that_has_not_begun_never_does() -> None:

@@ -69,14 +69,16 @@ class Parameters:
             ToolArgsError: The arguments do not fit, with all that is wrong.
         """
         self.check(arguments)
-        given = thaw_json(arguments)
-        assert isinstance(given, dict)
-        fields = [field for field in self._fields if field.key in given]
-        try:
-            built = build_all((field.key, field.codec, given[field.key]) for field in fields)
-        except BuildError as error:
-            raise self._error([_refused(*problem) for problem in error.problems]) from error
-        values = dict(zip([field.name for field in fields], built, strict=True))
+        assert isinstance(arguments, Mapping)
+        fields = [field for field in self._fields if field.key in arguments]
+        values: dict[str, object] = {}
+        if fields:
+            parts = ((each.key, each.codec, thaw_json(arguments[each.key])) for each in fields)
+            try:
+                built = build_all(parts)
+            except BuildError as error:
+                raise self._error([_refused(*problem) for problem in error.problems]) from error
+            values = dict(zip([field.name for field in fields], built, strict=True))
         if self._context_name is not None:
             values[self._context_name] = context
         return values

@@ -1,66 +1,90 @@
 """The innermost part of stage 6: the body itself, once for each attempt of a wrapper."""
 
-from weakref import WeakKeyDictionary
+import anyio
 
-from dsh_llm import fuse_signals
+from dsh_cordis import task_census
+from dsh_llm import AbortSignal, fuse_signals
 
-from ._frames import Frame, FrameCancelledError
+from ._frames import Frame, FrameCancelledError, entered, stray
+from ._immediate import is_immediate
 from ._results import aborted, failure_of, success
 from ._threads import ThreadGivenUpError
 from ._visibility import ToolViews
-from .execution import Execution, ToolToken
-from .types import ToolDefinition, ToolExecutionResult, ToolSuccess
+from .execution import Execution
+from .types import ToolDefinition, ToolExecutionResult
 
 
 class BodyRunner:
-    """Runs bodies, and remembers which results are its own."""
+    """Runs bodies, and notes which results are of its own making."""
 
     def __init__(self, views: ToolViews) -> None:
         self._views = views
-        self._made: WeakKeyDictionary[ToolToken, list[ToolSuccess]] = WeakKeyDictionary()
-
-    def made(self, execution: Execution, result: ToolSuccess) -> bool:
-        """True if this very object is the outcome of a body of this execution."""
-        return any(each is result for each in self._made.get(execution.token, ()))
 
     async def run(self, execution: Execution) -> ToolExecutionResult:
         """Run the body under the signals of caller and wrapper; failures are results."""
-        outer = execution.signal
-        controller, detach = fuse_signals(
-            execution.own_signal, None if outer is execution.own_signal else outer
-        )
-        fused = controller.signal
-        if fused.aborted or execution.gone:
+        replaced = execution.replaced_signal
+        if replaced is None:
+            return await self._run(execution, None)
+        controller, detach = fuse_signals(execution.own_signal, replaced)
+        try:
+            return await self._run(execution, controller.signal)
+        finally:
+            execution.enter_signal(replaced)
             detach()
+
+    async def _run(self, execution: Execution, fused: AbortSignal | None) -> ToolExecutionResult:
+        if execution.gone or _aborted(execution, fused):
             return aborted(started=False)
         execution.enter_signal(fused)
+        immediate = False
         try:
-            definition = self._views.lookup(execution.name, execution.agent)
-            value = await self._attempt(definition, execution)
+            definition = self._found(execution)
+            immediate = is_immediate(definition.execute)
+            execution.body_started = True
+            if not immediate:
+                value = await _framed(definition, execution)
+            elif task_census.get() is None:
+                value = await definition.execute(execution.arguments, execution)
+            else:
+                value = await _counted(definition, execution)
             result = success(definition, execution, value)
         except (FrameCancelledError, ThreadGivenUpError):
-            if not fused.aborted:
+            if not _aborted(execution, fused):
                 # Cancelled through the census: whoever did that answers the call.
                 execution.silent = True
             return aborted(started=True)
         except Exception as error:  # noqa: BLE001  # a failing body is an outcome
             return failure_of(error)
-        finally:
-            execution.signal = outer
-            detach()
-        if fused.aborted:
+        except anyio.get_cancelled_exc_class() as error:
+            if immediate:
+                return failure_of(stray(error))  # nothing waited, so nobody can have cancelled it
+            raise
+        if _aborted(execution, fused):
             return aborted(started=True)
-        self._made.setdefault(execution.token, []).append(result)
+        execution.note_made(result)
         return result
 
-    async def _attempt(self, definition: ToolDefinition, execution: Execution) -> object:
-        frame = Frame[object]("tool-body", execution.name, execution.call_id)
-        stop_watching = (
-            execution.signal.observe(frame.cancel) if definition.cancel == "scope" else None
-        )
-        execution.body_started = True
-        try:
-            return await frame.run(lambda: definition.execute(execution.arguments, execution))
-        finally:
-            if stop_watching is not None:
-                stop_watching()
+    def _found(self, execution: Execution) -> ToolDefinition:
+        if execution.definition is not None and execution.found_at == self._views.version:
+            found: ToolDefinition = execution.definition
+            return found
+        return self._views.lookup(execution.name, execution.agent)
+
+
+def _aborted(execution: Execution, fused: AbortSignal | None) -> bool:
+    return execution.caller_aborted if fused is None else fused.aborted
+
+
+async def _counted(definition: ToolDefinition, execution: Execution) -> object:
+    with entered("tool-body", execution.name, execution.call_id, None):
+        return await definition.execute(execution.arguments, execution)
+
+
+async def _framed(definition: ToolDefinition, execution: Execution) -> object:
+    frame = Frame[object]("tool-body", execution.name, execution.call_id)
+    stop_watching = execution.signal.observe(frame.cancel) if definition.cancel == "scope" else None
+    try:
+        return await frame.run(lambda: definition.execute(execution.arguments, execution))
+    finally:
+        if stop_watching is not None:
+            stop_watching()

@@ -46,22 +46,14 @@ class Frame(Generic[T]):
             StrayCancellationError: It let out a cancellation of its own making.
             BaseException: What it raised; and cancellation from outside, which makes no result.
         """
-        kind, label, call_id = self._entry
-        census = task_census.get()
-        leave = (
-            None
-            if census is None
-            else census.enter(kind, label, call_id=call_id, cancel=self.cancel)
-        )
-        try:
-            async with self._tasks:
-                self._tasks.start_soon(self._child, body, name=f"{kind}:{label}")
-        except anyio.get_cancelled_exc_class() as error:
-            if not _is_stray(error):
-                raise
-        finally:
-            if leave is not None:
-                leave()
+        kind, label, _ = self._entry
+        with entered(*self._entry, self.cancel):
+            try:
+                async with self._tasks:
+                    self._tasks.start_soon(self._child, body, name=f"{kind}:{label}")
+            except anyio.get_cancelled_exc_class() as error:
+                if not _is_stray(error):
+                    raise
         return self._outcome()
 
     async def _child(self, body: Callable[[], Awaitable[T]]) -> None:
@@ -80,6 +72,32 @@ class Frame(Generic[T]):
         if self._asked:
             raise FrameCancelledError
         raise StrayCancellationError(anyio.get_cancelled_exc_class().__name__)
+
+
+class entered:  # noqa: N801  # used as a function
+    """Counts a piece of foreign code in the census of the caller, where there is one."""
+
+    __slots__ = ("_leave",)
+
+    def __init__(
+        self, kind: str, label: str, call_id: str, cancel: Callable[[], None] | None
+    ) -> None:
+        census = task_census.get()
+        self._leave = (
+            None if census is None else census.enter(kind, label, call_id=call_id, cancel=cancel)
+        )
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        if self._leave is not None:
+            self._leave()
+
+
+def stray(error: BaseException) -> StrayCancellationError:
+    """What a cancellation stands for that left code which cannot have been cancelled."""
+    return StrayCancellationError(type(error).__name__)
 
 
 def _is_stray(error: BaseException) -> bool:

@@ -1,8 +1,9 @@
 """Stages 3 to 5: the pre-execute decision, approval, guards."""
 
+from collections.abc import Awaitable, Generator
 from typing import Final, Protocol
 
-from dsh_cordis import Context, Target
+from dsh_cordis import Context
 from dsh_llm import AbortSignal, CallId
 
 from . import texts
@@ -43,9 +44,17 @@ class Gate:
         self._ctx = ctx
         self._views = views
 
-    async def pass_(self, execution: Execution) -> ToolFailure | None:
+    def start(self, execution: Execution, *, guarded: bool) -> Awaitable[PreToolDecision] | None:
+        """Put a call to the listeners; `None` if nobody takes part in its gate."""
+        event = ToolsPreExecute(exec=execution)
+        asked = self._ctx.waterfall(event, _Allowing, target=execution.target)
+        return asked if guarded or type(asked) is not _Allowing else None
+
+    async def pass_(
+        self, execution: Execution, asked: Awaitable[PreToolDecision]
+    ) -> ToolFailure | None:
         """The refusal of a call, or `None` to let it run."""
-        decision: PreToolDecision | None = await self._decide(execution)
+        decision: PreToolDecision | None = _checked(execution, await asked)
         if isinstance(decision, Ask):
             decision = await self._ask(execution, decision)
         if decision is None:
@@ -55,19 +64,6 @@ class Gate:
         if isinstance(decision, Deny):
             return failure(decision.reason, decision.info)
         return aborted(started=False) if execution.caller_aborted else None
-
-    async def _decide(self, execution: Execution) -> PreToolDecision:
-        async def allow() -> PreToolDecision:
-            return Allow()
-
-        event = ToolsPreExecute(exec=execution)
-        decision = await self._ctx.waterfall(event, allow, target=Target(execution.agent))
-        if not isinstance(decision, Allow | Deny | Ask):
-            raise ToolDecisionError(
-                f"a 'tools/pre-execute' listener answered {decision!r:.80} for {execution.name!r}; "
-                "answer Allow(), Deny(reason), Ask(reason) or what next() gives"
-            )
-        return decision
 
     async def _ask(self, execution: Execution, ask: Ask) -> Allow | Deny | None:
         """The answer of a person; `None` if the call was aborted meanwhile."""
@@ -100,3 +96,22 @@ class Gate:
             if reason is not None:
                 return Deny(reason)
         return Allow()
+
+
+class _Allowing:
+    """The default decision; the listeners' answer is this very class if there are none."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, PreToolDecision]:
+        return Allow()
+        yield
+
+
+def _checked(execution: Execution, decision: object) -> PreToolDecision:
+    if not isinstance(decision, Allow | Deny | Ask):
+        raise ToolDecisionError(
+            f"a 'tools/pre-execute' listener answered {decision!r:.80} for {execution.name!r}; "
+            "answer Allow(), Deny(reason), Ask(reason) or what next() gives"
+        )
+    return decision

@@ -4,9 +4,25 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
-from dsh_brand import JsonValue
+from dsh_brand import JsonValue, freeze_json
 
 TYPES: Final = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+_EMPTY: Final = freeze_json({})
+
+
+def snapshot(value: object) -> JsonValue:
+    """`value`, checked to be lossless JSON and frozen.
+
+    Raises:
+        NotJsonError: It is not; the message says what and where.
+    """
+    # Most values are plain text, and many calls have no arguments.
+    if (type(value) is str and value.isascii()) or value is None or value is True or value is False:
+        return value
+    if type(value) is dict and not value:
+        return _EMPTY
+    return freeze_json(value, tuples=False, surrogates=False)
 
 
 def has_json_type(value: JsonValue, kind: str) -> bool:

@@ -15,12 +15,12 @@ from .types import Accept, Block, Content, ToolExecutionResult, ToolSuccess
 
 
 def projected(
-    hook: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None,
+    hook: Callable[[ToolRunContext, ToolExecutionResult], Content | None],
     execution: Execution,
     result: ToolExecutionResult,
 ) -> ToolExecutionResult:
     """`result` with the content that its definition prepared during the execution, if any."""
-    content = None if hook is None else hook(execution, result)
+    content = hook(execution, result)
     return result if content is None else msgspec.structs.replace(result, content=blocks(content))
 
 

@@ -5,12 +5,13 @@ from typing import Final
 
 import msgspec
 
-from dsh_brand import HarnessError, JsonValue, NotJsonError, freeze_json
+from dsh_brand import HarnessError, JsonValue, NotJsonError
 from dsh_llm import Block as ContentBase
 from dsh_llm import ContentBlock, TextBlock
 from dsh_session import ToolErrorInfo
 
 from . import texts
+from ._json import snapshot
 from .errors import ToolOutputError
 from .execution import Execution
 from .types import Content, ToolDefinition, ToolExecutionResult, ToolFailure, ToolFault, ToolSuccess
@@ -25,9 +26,9 @@ def blocks(content: Content) -> tuple[ContentBlock, ...]:
     Raises:
         TypeError: Something else than text or blocks.
     """
-    given: Sequence[ContentBlock] = [TextBlock(content)] if isinstance(content, str) else content
-    if content == "":
-        given = ()
+    if isinstance(content, str):
+        return (TextBlock(content or texts.NO_OUTPUT),)
+    given: Sequence[ContentBlock] = content
     if not isinstance(given, Sequence) or not all(isinstance(b, ContentBase) for b in given):
         raise TypeError(f"content must be text or a sequence of blocks, not {content!r:.80}")
     return tuple(given) or (TextBlock(texts.NO_OUTPUT),)
@@ -92,15 +93,17 @@ def rebuilt(
 
 def materialised(result: ToolExecutionResult, execution: Execution) -> ToolExecutionResult:
     """`result` with content that holds, and the flag of its execution."""
-    checked: ToolExecutionResult = msgspec.structs.replace(result, content=blocks(result.content))
-    if isinstance(checked, ToolSuccess):
-        return msgspec.structs.replace(checked, concludes_turn=execution.concluded)
-    return checked
+    content = result.content if execution.made_here(result) else blocks(result.content)
+    if isinstance(result, ToolSuccess):
+        if content is result.content and result.concludes_turn is execution.concluded:
+            return result
+        return msgspec.structs.replace(result, content=content, concludes_turn=execution.concluded)
+    return result if content is result.content else msgspec.structs.replace(result, content=content)
 
 
 def _lossless(name: str, what: str, value: object) -> JsonValue:
     try:
-        return freeze_json(value, tuples=False, surrogates=False)
+        return snapshot(value)
     except NotJsonError as error:
         raise _invalid(name, f"{what} is {error.message}") from error
 

@@ -1,12 +1,13 @@
 """Which tool a viewer sees: layers, shadowing, restrictions and guards."""
 
 import difflib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final
+from weakref import WeakKeyDictionary, ref
 
 import msgspec
 
-from dsh_cordis import Context, Handle, ScopedTable, scope_of
+from dsh_cordis import Context, Handle, ScopedTable, scope_chain_of, scope_of
 
 from . import texts
 from .errors import ToolNotFoundError, ToolRegistrationError
@@ -30,13 +31,70 @@ class _Restriction(msgspec.Struct, frozen=True):
         return name not in self.deny and (self.allow is None or name in self.allow)
 
 
+class View:
+    """What one viewer sees, and the chain of scopes for which that holds."""
+
+    __slots__ = ("chain", "guarded", "visible")
+
+    def __init__(self, visible: Mapping[str, ToolDefinition], guarded: bool) -> None:
+        self.visible: Final = visible
+        self.guarded: Final = guarded
+        self.chain: list[ref[object]] = []
+
+    def holds_for(self, chain: list[object]) -> bool:
+        if len(chain) != len(self.chain):
+            return False
+        # A loop, since a generator would cost more than all the rest of a call's lookup.
+        for known, key in zip(self.chain, chain, strict=True):  # noqa: SIM110
+            if known() is not key:
+                return False
+        return True
+
+
+class _ViewCache:
+    """Views by scope; every call of a tool reads one, and they change seldom."""
+
+    def __init__(self, make: Callable[[object | None], View]) -> None:
+        self._make = make
+        self._views: WeakKeyDictionary[object, View] = WeakKeyDictionary()
+        self._unscoped: View | None = None
+        self.version = 0
+
+    def clear(self) -> None:
+        self.version += 1
+        self._views.clear()
+        self._unscoped = None
+
+    def get(self, scope: object | None) -> View:
+        if scope is None:
+            if self._unscoped is None:
+                self._unscoped = self._make(None)
+            return self._unscoped
+        # Keys are told apart by identity, and a scope may be moved below another one.
+        chain = scope_chain_of(scope)
+        try:
+            view = self._views.get(scope)
+            if view is None or not view.holds_for(chain):
+                view = self._make(scope)
+                view.chain = [ref(key) for key in chain]
+                self._views[scope] = view
+        except TypeError:  # a key that is not hashable, or cannot be referred to weakly
+            return self._make(scope)
+        return view
+
+
 class ToolViews:
     """The layered tables behind the registry."""
 
     def __init__(self, on_change: Callable[[], None]) -> None:
-        self._tools = ScopedTable[ToolDefinition](duplicate=_duplicate, on_change=on_change)
-        self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=on_change)
-        self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=None)
+        def changed() -> None:
+            self._cache.clear()
+            on_change()
+
+        self._tools = ScopedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
+        self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
+        self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
+        self._cache = _ViewCache(self._view)
 
     def register(self, ctx: Context, definition: ToolDefinition) -> Handle:
         """Make a tool visible in the caller's layer and below."""
@@ -68,15 +126,31 @@ class ToolViews:
         """Let `guard` deny calls of the caller's scope."""
         return self._guards.add(ctx, guard)
 
-    def visible(self, scope: object | None) -> dict[str, ToolDefinition]:
+    def visible(self, scope: object | None) -> Mapping[str, ToolDefinition]:
         """What a viewer sees, by name."""
+        return self._cache.get(scope).visible
+
+    @property
+    def version(self) -> int:
+        """Changes with every registration."""
+        return self._cache.version
+
+    def current(self, scope: object | None) -> View:
+        """All that concerns the calls of a viewer."""
+        return self._cache.get(scope)
+
+    def _view(self, scope: object | None) -> View:
         own = self._own_names(scope)
         masks = self._restrictions.entries(scope)
-        return {
+        visible = {
             name: definition
             for name, definition in self._tools.view(scope).items()
             if name in own or all(mask.admits(name) for mask in masks)
         }
+        return View(visible, bool(self._guards.entries(scope)))
+
+    def _forget(self) -> None:
+        self._cache.clear()
 
     def known_names(self, scope: object | None) -> list[str]:
         """All names of a viewer's layers, hidden ones too."""
@@ -89,8 +163,9 @@ class ToolViews:
             ToolNotFoundError: It sees none; the message offers similar names.
         """
         visible = self.visible(scope)
-        if name in visible:
-            return visible[name]
+        found = visible.get(name)
+        if found is not None:
+            return found
         shown = name if len(name) <= _NAME_LIMIT else name[:_NAME_LIMIT] + "…"
         message = texts.UNKNOWN_TOOL.format(name=repr(shown))
         close = difflib.get_close_matches(name[:_NAME_LIMIT], visible, n=5)

@@ -19,6 +19,7 @@ from ._build import Codec
 from ._codecs import make_codec
 from ._disjoint import Schema
 from ._docstrings import read_docstring
+from ._immediate import is_immediate
 from ._members import resolve_hints
 from .errors import ToolDeclarationError, ToolOutputError
 from .execution import ToolRunContext
@@ -187,15 +188,36 @@ def _body(
             else f"{where}: make it async, or pass thread=True to run it in a worker thread"
         )
 
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> object:
-        values = parameters.build(arguments, run)
-        if thread:
-            value = await run.run_sync(function, **values)
-        else:
-            value = await cast("Callable[..., Awaitable[object]]", function)(**values)
-        return value if codec is None else _dumped(codec, value, parameters.tool_name)
+    return _FunctionBody(function, parameters, codec, thread=thread)
 
-    return execute
+
+class _FunctionBody:
+    """Checks arguments, calls the function, and dumps what it returns."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        parameters: Parameters,
+        codec: Codec | None,
+        *,
+        thread: bool,
+    ) -> None:
+        self._function = function
+        self._parameters = parameters
+        self._codec = codec
+        self._thread = thread
+        self.immediate = not thread and is_immediate(function)
+        """See `is_immediate`."""
+
+    async def __call__(self, arguments: JsonValue, run: ToolRunContext) -> object:
+        values = self._parameters.build(arguments, run)
+        if self._thread:
+            value = await run.run_sync(self._function, **values)
+        else:
+            value = await cast("Callable[..., Awaitable[object]]", self._function)(**values)
+        if self._codec is None:
+            return value
+        return _dumped(self._codec, value, self._parameters.tool_name)
 
 
 def _dumped(codec: Codec, value: object, name: str) -> object:

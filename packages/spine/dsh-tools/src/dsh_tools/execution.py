@@ -5,11 +5,12 @@ Upstream: packages/tools/tools/src/execution.ts.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
 from dsh_agent import Agent
 from dsh_brand import JsonValue
+from dsh_cordis import Target
 from dsh_llm import AbortController, AbortSignal, CallId, Message
 
 from ._threads import run_in_thread
@@ -51,15 +52,17 @@ class ToolRunContext:
         self._agent = agent
         self._parent = parent
         self._caller_signal = signal
-        self._own = AbortController()
-        self._signal = self._own.signal
-        self._contexts: list[Message] = []
-        self._concluded = False
-        self._closed = False
-        _EXECUTION_SIGNALS.add(self._own.signal)
-        self._removers = [signal.observe(lambda: self._own.abort(signal.reason))]
-        if signal in _EXECUTION_SIGNALS:
-            self._removers.append(signal.observe_abandoned(self._own.abandon))
+
+    # What most calls never need, or set once, stands here as a default.
+    _own: AbortController | None = None
+    """Made for the first who asks for the signal: bodies that never wait do not."""
+    _signal: AbortSignal | None = None
+    """What a wrapper put in the place of the own signal."""
+    _contexts: tuple[Message, ...] = ()
+    _removers: tuple[Callable[[], None], ...] = ()
+    _concluded = False
+    _closed = False
+    _given_up = False
 
     @property
     def token(self) -> ToolToken:
@@ -102,12 +105,13 @@ class ToolRunContext:
 
         A `tools/execute` wrapper may replace it, and restores it on every exit.
         """
-        return self._signal
+        return self._own_controller().signal if self._signal is None else self._signal
 
     @signal.setter
     def signal(self, signal: AbortSignal) -> None:
         if self._accepts("the signal was replaced"):
-            self._signal = signal
+            own = self._own is not None and signal is self._own.signal
+            self._signal = None if own else signal
 
     def defer_context(self, message: Message) -> None:
         """Give the model a user message with its next step, behind this call's result.
@@ -119,7 +123,7 @@ class ToolRunContext:
         if message.role != "user":
             raise ValueError(f"a deferred context must have role 'user', not {message.role!r}")
         if self._accepts("a context was deferred"):
-            self._contexts.append(message)
+            self._contexts = (*self._contexts, message)
 
     def conclude_turn(self) -> None:
         """End the turn with this step, if this execution ends in a success.
@@ -140,11 +144,11 @@ class ToolRunContext:
             partial(function, *args, **kwargs),
             label=self._name,
             call_id=self._call_id,
-            signals=(self._own.signal, self._caller_signal),
+            signals=(self._own_controller().signal, self._caller_signal),
         )
 
     def _accepts(self, what: str) -> bool:
-        if self._own.signal.abandoned:
+        if self._abandoned:
             return False
         if self._closed:
             raise ToolExecutionClosedError(
@@ -152,64 +156,123 @@ class ToolRunContext:
             )
         return True
 
+    @property
+    def _abandoned(self) -> bool:
+        return self._given_up or under_abandoned(self._caller_signal)
+
+    def _own_controller(self) -> AbortController:
+        if self._own is None:
+            own = self._own = AbortController()
+            _EXECUTION_SIGNALS.add(own.signal)
+            self._follow(own, self._caller_signal)
+        return self._own
+
+    def _follow(self, own: AbortController, caller: AbortSignal) -> None:
+        removers = [caller.observe(lambda: own.abort(caller.reason))]
+        if caller in _EXECUTION_SIGNALS:
+            removers.append(caller.observe_abandoned(own.abandon))
+        if self._given_up:
+            own.abandon()
+        self._removers = tuple(removers)
+        if self._closed:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        removers, self._removers = self._removers, ()
+        for remove in removers:
+            remove()
+
 
 class Execution(ToolRunContext):
     """The registry's own side of the record."""
 
-    # Typed loosely here, and set by the stages that know these types: the module of the record
-    # stands below the module of the results.
     final = False
     """The outcome skips the post stage."""
     silent = False
     """Given up: no event, no stage, no finalizer any more."""
     body_started = False
 
+    definition: Any = None  # a ToolDefinition, whose module stands above this one
+    """What the caller meant when the call began; its hooks count, whatever is registered later."""
+    guarded = False
+    """Whether there were guards for the caller when the call began."""
+    found_at: int | None = None
+    """The version of the views for which `definition` is surely what the caller sees."""
+    _made: tuple[object, ...] = ()
+    _target: Target | None = None
+
+    def note_made(self, result: object) -> None:
+        """Keep a result that a body of this execution gave, checked and rendered."""
+        self._made = (*self._made, result)
+
+    def made_here(self, result: object) -> bool:
+        """True if this very object is the outcome of a body of this execution."""
+        return any(each is result for each in self._made)
+
+    @property
+    def has_contexts(self) -> bool:
+        """True if contexts are deferred that nobody has taken."""
+        return bool(self._contexts)
+
+    @property
+    def target(self) -> Target:
+        """Whose listeners hear of this call."""
+        if self._target is None:
+            self._target = Target(self._agent)
+        return self._target
+
     @property
     def caller_aborted(self) -> bool:
         """True if the caller no longer wants a result."""
-        return self._own.signal.aborted
+        return self._caller_signal.aborted if self._own is None else self._own.signal.aborted
 
     @property
     def gone(self) -> bool:
         """True if nothing may happen any more on behalf of this execution."""
-        return self.silent or self._own.signal.abandoned
+        return self.silent or self._abandoned
 
     @property
     def own_signal(self) -> AbortSignal:
         """Follows the caller's signal; what `signal` is while no wrapper has replaced it."""
-        return self._own.signal
+        return self._own_controller().signal
+
+    @property
+    def replaced_signal(self) -> AbortSignal | None:
+        """What a wrapper put in the place of the own signal, if one did."""
+        return self._signal
 
     @property
     def concluded(self) -> bool:
         """True if `conclude_turn` was called."""
         return self._concluded
 
-    def enter_signal(self, signal: AbortSignal) -> None:
-        """Make `signal` the one the body sees."""
-        _EXECUTION_SIGNALS.add(signal)
+    def enter_signal(self, signal: AbortSignal | None) -> None:
+        """Make `signal` the one the body sees; `None`: its own."""
+        if signal is not None:
+            _EXECUTION_SIGNALS.add(signal)
         self._signal = signal
 
     def reset_signal(self) -> None:
         """Show the caller's signal again."""
-        self._signal = self._own.signal
+        self._signal = None
 
     def take_contexts(self) -> tuple[Message, ...]:
         """The contexts deferred so far; they are handed out once."""
-        taken = tuple(self._contexts)
-        self._contexts.clear()
+        taken, self._contexts = self._contexts, ()
         return taken
 
     def abandon(self) -> None:
         """Give the execution up, and all that were called with its signal."""
-        self._own.abandon()
+        self._given_up = True
+        if self._own is not None:
+            self._own.abandon()
 
     def close(self) -> None:
         """Freeze the record and let go of the caller's signal."""
         self._closed = True
-        while self._removers:
-            self._removers.pop()()
+        self._let_go()
 
 
 def under_abandoned(signal: AbortSignal) -> bool:
     """True if `signal` belongs to an execution that was given up."""
-    return signal in _EXECUTION_SIGNALS and signal.abandoned
+    return signal.abandoned and signal in _EXECUTION_SIGNALS

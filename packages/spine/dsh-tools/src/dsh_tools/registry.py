@@ -96,13 +96,7 @@ class ToolRegistry(Service):
 
     async def execute(self, call: ToolExecutionInput) -> ToolExecutionResult:
         """Run a call through all stages. Failures of tools and policies are results."""
-        prepared = await self.scheduler.prepare(call)
-        result = prepared.result
-        if result is None:
-            result = await self.scheduler.dispatch(prepared.exec)
-        if prepared.kind == "final-result":
-            return await self.scheduler.finish(prepared.exec, result)
-        return await self.scheduler.finalize(prepared.exec, result)
+        return await self.scheduler.execute(call)
 
     def _contribute(self, assembly: AssemblyContext) -> ToolsContribution:
         return ToolsContribution(

@@ -5,18 +5,22 @@
 `tools/post-execute`, (9) materialise and finalize content, (10) `tools/result`.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from functools import partial
+from types import CoroutineType
+from typing import Any, Literal, TypeVar
 
+import anyio
 import msgspec
 
-from dsh_brand import NotJsonError, freeze_json
-from dsh_cordis import Context, Target
+from dsh_brand import NotJsonError
+from dsh_cordis import Context
 
 from . import texts
 from ._body import BodyRunner
-from ._frames import Frame, FrameCancelledError
+from ._frames import Frame, FrameCancelledError, stray
 from ._gate import Gate
+from ._json import snapshot
 from ._post import apply_decision, projected
 from ._results import aborted, failure, failure_of, materialised, rebuilt
 from ._visibility import ToolViews
@@ -25,8 +29,8 @@ from .events import ToolsExecute, ToolsPostExecute, ToolsResult
 from .execution import Execution, ToolRunContext, under_abandoned
 from .types import (
     Accept,
-    Content,
     PostToolDecision,
+    PreToolDecision,
     ToolExecutionInput,
     ToolExecutionResult,
     ToolFailure,
@@ -46,13 +50,6 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """`None` for `dispatch` only."""
 
 
-class _Call(Execution):
-    """A record together with what was captured of the definition before anything ran."""
-
-    project: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None = None
-    finalize: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None = None
-
-
 class ToolScheduler:
     """The stages, one by one, for whoever overlaps the bodies of a batch.
 
@@ -66,18 +63,114 @@ class ToolScheduler:
         self._gate = Gate(ctx, views)
         self._bodies = BodyRunner(views)
 
+    async def execute(self, call: ToolExecutionInput) -> ToolExecutionResult:
+        """All stages, one behind the other."""
+        execution, prepared = self._begin(call)
+        if prepared is None:
+            prepared, asked = self._ask(execution)
+            if asked is not None:
+                prepared = await self._gated(execution, asked)
+            elif prepared is None:
+                # Nobody else has run since the tool was looked up.
+                execution.found_at = self._views.version
+        if prepared is None or prepared.result is None:
+            return await self.finalize(execution, await self._dispatch(execution))
+        if prepared.kind == "final-result":
+            return self._finished(execution, prepared.result)
+        return await self.finalize(execution, prepared.result)
+
     async def prepare(self, call: ToolExecutionInput) -> Prepared:
         """Stages 1 to 5: decide whether the call may run."""
-        execution, problem = self._begin(call)
+        execution, prepared = self._begin(call)
+        if prepared is None:
+            prepared, asked = self._ask(execution)
+            if asked is not None:
+                return await self._gated(execution, asked)
+        return prepared or Prepared(kind="dispatch", exec=execution)
+
+    async def dispatch(self, record: ToolRunContext) -> ToolExecutionResult:
+        """Stages 6 and 7: run the body within its wrappers and attach what it deferred."""
+        return await self._dispatch(_own(record))
+
+    async def finalize(
+        self,
+        record: ToolRunContext,
+        result: ToolExecutionResult,
+    ) -> ToolExecutionResult:
+        """Stages 8 to 10: let policies judge the result, then publish it."""
+        execution = _own(record)
+        if not execution.final and not execution.gone:
+            try:
+                result = await self._judged(execution, result)
+            except FrameCancelledError:
+                execution.silent = True
+                result = aborted(started=execution.body_started)
+            except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
+                result = failure_of(error)
+            result = _after_abort(execution, result)
+        return self._finished(execution, result)
+
+    async def finish(
+        self,
+        record: ToolRunContext,
+        result: ToolExecutionResult,
+    ) -> ToolExecutionResult:
+        """Stages 9 and 10, without a checkpoint: settle the content and tell observers."""
+        return self._finished(_own(record), result)
+
+    def abandon(self, record: ToolRunContext) -> None:
+        """Give up one execution and all that were called with its signal.
+
+        From now on it publishes nothing and contributes nothing; what it gives late is dropped.
+        """
+        _own(record).abandon()
+
+    # ---- stages -----------------------------------------------------------------------------
+
+    def _begin(self, call: ToolExecutionInput) -> tuple[Execution, Prepared | None]:
+        # The definition first: a re-registration while arguments are copied must not change it.
+        view = self._views.current(call.agent)
+        definition = view.visible.get(call.name)
+        arguments, problem = None, None
+        try:
+            arguments = snapshot(call.arguments)
+        except NotJsonError as error:
+            problem = texts.ARGUMENTS_NOT_JSON.format(cause=error.message)
+        execution = Execution(
+            name=call.name,
+            arguments=arguments,
+            call_id=call.call_id,
+            signal=call.signal,
+            root_call_id=call.root_call_id,
+            agent=call.agent,
+            parent=call.parent,
+        )
+        execution.definition = definition
+        execution.guarded = view.guarded
         if under_abandoned(call.signal):
             execution.silent = True
-            return _final(execution, aborted(started=False))
+            return execution, _final(execution, aborted(started=False))
         if problem is not None:
-            return _final(execution, failure(problem))
+            return execution, _final(execution, failure(problem))
         if execution.caller_aborted:
-            return _final(execution, aborted(started=False))
+            return execution, _final(execution, aborted(started=False))
+        return execution, None
+
+    def _ask(
+        self, execution: Execution
+    ) -> tuple[Prepared | None, Awaitable[PreToolDecision] | None]:
         try:
-            refusal = await _run("tool-gate", execution, lambda: self._gate.pass_(execution))
+            return None, self._gate.start(execution, guarded=execution.guarded)
+        except anyio.get_cancelled_exc_class() as error:
+            return _final(execution, failure_of(stray(error))), None
+        except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
+            return _final(execution, failure_of(error)), None
+
+    async def _gated(self, execution: Execution, asked: Awaitable[PreToolDecision]) -> Prepared:
+        try:
+            refusal = await _run(
+                "tool-gate", execution, lambda: self._gate.pass_(execution, asked), asked
+            )
         except FrameCancelledError:
             execution.silent = True
             return _final(execution, aborted(started=False))
@@ -89,13 +182,16 @@ class ToolScheduler:
             return Prepared(kind="post-result", exec=execution, result=refusal)
         return Prepared(kind="dispatch", exec=execution)
 
-    async def dispatch(self, record: ToolRunContext) -> ToolExecutionResult:
-        """Stages 6 and 7: run the body within its wrappers and attach what it deferred."""
-        execution = _own(record)
+    async def _dispatch(self, execution: Execution) -> ToolExecutionResult:
         if execution.gone:
             return aborted(started=False)
         try:
-            result = await _run("tool-wrapper", execution, lambda: self._around(execution))
+            asked = self._wrapped(execution)
+            if type(asked) is _BodyCall:
+                result: object = await self._bodies.run(execution)
+            else:
+                execution.found_at = None
+                result = await _run("tool-wrapper", execution, lambda: asked, asked)
             return self._normalised(execution, result)
         except FrameCancelledError:
             execution.silent = True
@@ -106,120 +202,107 @@ class ToolScheduler:
         finally:
             execution.reset_signal()
 
-    async def finalize(
-        self,
-        record: ToolRunContext,
-        result: ToolExecutionResult,
-    ) -> ToolExecutionResult:
-        """Stages 8 to 10: let policies judge the result, then publish it."""
-        execution = _own(record)
-        if not execution.final and not execution.gone:
-            try:
-                result = await _run("tool-post", execution, lambda: self._post(execution, result))
-            except FrameCancelledError:
-                execution.silent = True
-                result = aborted(started=execution.body_started)
-            except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
-                result = failure_of(error)
-            result = _after_abort(execution, result)
-        return await self.finish(execution, result)
-
-    async def finish(
-        self,
-        record: ToolRunContext,
-        result: ToolExecutionResult,
-    ) -> ToolExecutionResult:
-        """Stages 9 and 10, without a checkpoint: settle the content and tell observers."""
-        execution = _own(record)
-        if execution.gone:
-            execution.close()
-            return result
-        final = self._settled(execution, result)
-        execution.close()
-        self._ctx.emit(ToolsResult(exec=execution, result=final), target=_target(execution))
-        return final
-
-    def abandon(self, record: ToolRunContext) -> None:
-        """Give up one execution and all that were called with its signal.
-
-        From now on it publishes nothing and contributes nothing; what it gives late is dropped.
-        """
-        _own(record).abandon()
-
-    # ---- stages -----------------------------------------------------------------------------
-
-    def _begin(self, call: ToolExecutionInput) -> tuple["_Call", str | None]:
-        # The hooks first: a re-registration while arguments are copied must not change them.
-        definition = self._views.visible(call.agent).get(call.name)
-        arguments, problem = None, None
-        try:
-            arguments = freeze_json(call.arguments, tuples=False, surrogates=False)
-        except NotJsonError as error:
-            problem = texts.ARGUMENTS_NOT_JSON.format(cause=error.message)
-        execution = _Call(
-            name=call.name,
-            arguments=arguments,
-            call_id=call.call_id,
-            signal=call.signal,
-            root_call_id=call.root_call_id,
-            agent=call.agent,
-            parent=call.parent,
-        )
-        if definition is not None:
-            execution.project = definition.project_content
-            execution.finalize = definition.finalize_content
-        return execution, problem
-
-    async def _around(self, execution: Execution) -> ToolExecutionResult:
+    def _wrapped(self, execution: Execution) -> Awaitable[ToolExecutionResult]:
         event = ToolsExecute(exec=execution)
-        return await self._ctx.waterfall(
-            event, lambda: self._bodies.run(execution), target=_target(execution)
-        )
+        body = partial(_BodyCall, self._bodies, execution)
+        try:
+            return self._ctx.waterfall(event, body, target=execution.target)
+        except anyio.get_cancelled_exc_class() as error:
+            raise stray(error) from error
 
     def _normalised(self, execution: Execution, result: object) -> ToolExecutionResult:
-        if not isinstance(result, ToolSuccess | ToolFailure):
+        if not isinstance(result, (ToolSuccess, ToolFailure)):  # a union costs more
             raise ToolDecisionError(
                 f"a 'tools/execute' wrapper of {execution.name!r} answered {result!r:.80}; "
                 "answer what next() gives, or a ToolSuccess or ToolFailure"
             )
         if execution.gone:
             return result
-        if isinstance(result, ToolSuccess) and not self._bodies.made(execution, result):
+        if isinstance(result, ToolSuccess) and not execution.made_here(result):
             try:
                 definition = self._views.lookup(execution.name, execution.agent)
             except ToolNotFoundError as error:
                 execution.final = True
                 return failure_of(error)
             result = rebuilt(definition, execution, result, result.value)
-        contexts = (*execution.take_contexts(), *result.additional_contexts)
-        return _after_abort(
-            execution, msgspec.structs.replace(result, additional_contexts=contexts)
-        )
+        deferred = execution.take_contexts()
+        if deferred:
+            contexts = (*deferred, *result.additional_contexts)
+            result = msgspec.structs.replace(result, additional_contexts=contexts)
+        return _after_abort(execution, result)
 
-    async def _post(self, execution: "_Call", result: ToolExecutionResult) -> ToolExecutionResult:
-        result = projected(execution.project, execution, result)
+    async def _judged(
+        self, execution: Execution, result: ToolExecutionResult
+    ) -> ToolExecutionResult:
+        definition = execution.definition
+        hook = None if definition is None else definition.project_content
+        judged = result if hook is None else projected(hook, execution, result)
+        asked = self._put_to_judges(execution, judged)
+        if type(asked) is _Accepting and not execution.has_contexts:
+            return judged
 
-        async def accept() -> PostToolDecision:
-            return Accept()
+        async def decide() -> ToolExecutionResult:
+            return apply_decision(self._views, execution, judged, await asked)
 
+        return await _run("tool-post", execution, decide, asked)
+
+    def _put_to_judges(
+        self, execution: Execution, result: ToolExecutionResult
+    ) -> Awaitable[PostToolDecision]:
         event = ToolsPostExecute(exec=execution, result=result)
-        decision = await self._ctx.waterfall(event, accept, target=_target(execution))
-        return apply_decision(self._views, execution, result, decision)
+        try:
+            return self._ctx.waterfall(event, _Accepting, target=execution.target)
+        except anyio.get_cancelled_exc_class() as error:
+            raise stray(error) from error
 
-    def _settled(self, execution: "_Call", result: ToolExecutionResult) -> ToolExecutionResult:
+    def _finished(self, execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+        if execution.gone:
+            execution.close()
+            return result
+        final = self._settled(execution, result)
+        execution.close()
+        self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
+        return final
+
+    def _settled(self, execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
         try:
             settled = materialised(result, execution)
-            if execution.finalize is not None:
-                content = execution.finalize(execution, settled)
-                if content is not None:
-                    settled = msgspec.structs.replace(settled, content=content)
+            definition = execution.definition
+            if definition is None or definition.finalize_content is None:
+                return settled
+            content = definition.finalize_content(execution, settled)
+            if content is not None:
+                settled = msgspec.structs.replace(settled, content=content)
             return materialised(settled, execution)
         except Exception as error:  # noqa: BLE001  # a broken finalizer fails this call only
             return failure_of(error)
 
 
-def _own(record: ToolRunContext) -> _Call:
-    if not isinstance(record, _Call):
+class _BodyCall:
+    """The inside of all wrappers; each await of a fresh one runs the body once."""
+
+    __slots__ = ("_bodies", "_execution")
+
+    def __init__(self, bodies: BodyRunner, execution: Execution) -> None:
+        self._bodies = bodies
+        self._execution = execution
+
+    def __await__(self) -> Generator[Any, None, ToolExecutionResult]:  # as any coroutine
+        return self._bodies.run(self._execution).__await__()
+
+
+class _Accepting:
+    """The default decision of the post stage."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[None, None, PostToolDecision]:
+        return Accept()
+        yield
+
+
+def _own(record: ToolRunContext) -> Execution:
+    if not isinstance(record, Execution):
         raise TypeError(f"{record!r} was not made by prepare()")
     return record
 
@@ -237,9 +320,12 @@ def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecu
     return result
 
 
-def _target(execution: Execution) -> Target:
-    return Target(execution.agent)
-
-
-async def _run(kind: str, execution: Execution, body: Callable[[], Awaitable[T]]) -> T:
-    return await Frame[T](kind, execution.name, execution.call_id).run(body)
+async def _run(
+    kind: str, execution: Execution, body: Callable[[], Awaitable[T]], asked: object
+) -> T:
+    """Run foreign code in a frame; `asked` is the coroutine that it awaits."""
+    try:
+        return await Frame[T](kind, execution.name, execution.call_id).run(body)
+    finally:
+        if isinstance(asked, CoroutineType):
+            asked.close()  # a frame that was cancelled before it began has not awaited it

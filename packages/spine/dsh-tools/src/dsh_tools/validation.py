@@ -40,10 +40,47 @@ def validate(schema: Mapping[str, JsonValue], value: JsonValue, *, label: str) -
         label: Path of the root: ``arguments`` or ``value``.
     """
     try:
+        if _fits(schema, value, 0):
+            return []
         return list(_node(schema, value, _Place("", label, 0)))
     except RecursionError:
         # Only where the caller has nearly used up the stack himself.
         return [_depth(_Place("", label, 0))]
+
+
+def _fits(schema: Mapping[str, JsonValue], value: JsonValue, depth: int) -> bool:
+    """Whether `value` surely fits; values of which this is not sure get the whole treatment."""
+    kind = schema.get("type")
+    if kind is None:
+        return "oneOf" not in schema
+    if depth > MAX_DEPTH or not has_json_type(value, str(kind)):
+        return False
+    if isinstance(value, Mapping):
+        return _object_fits(schema, value, depth)
+    if isinstance(value, list):
+        items = schema.get("items")
+        if not isinstance(items, Mapping):
+            return True
+        return all(_fits(items, item, depth + 1) for item in value)
+    return "enum" not in schema and "const" not in schema
+
+
+def _object_fits(
+    schema: Mapping[str, JsonValue], value: Mapping[str, JsonValue], depth: int
+) -> bool:
+    properties = schema.get("properties", {})
+    required = schema.get("required", ())
+    assert isinstance(properties, Mapping)
+    assert isinstance(required, list | tuple)
+    if not all(name in value for name in required):
+        return False
+    if schema.get("additionalProperties") is False and not value.keys() <= properties.keys():
+        return False
+    return all(
+        _fits(child, value[name], depth + 1)
+        for name, child in properties.items()
+        if name in value and isinstance(child, Mapping)
+    )
 
 
 class _Place(msgspec.Struct, frozen=True):
