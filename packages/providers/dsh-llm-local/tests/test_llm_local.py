@@ -109,7 +109,7 @@ async def test_tools_are_left_out_unless_wanted(tools: bool) -> None:
         await adapter.aclose()
     assert finish_of(chunks).reason.kind == "stop"
     assert [entry["event"] for entry in logs] == ([] if tools else ["llm_local.tools_left_out"])
-    assert ("tools" in server.requests[0].body) == tools
+    assert ("response_format" in server.requests[0].body) == tools
     assert facts.default_max_tokens == 50
     assert [model.id for model in await adapter.list_models("local")] == ["small-1b"]
 

@@ -27,6 +27,6 @@ class Config(BaseModel):
     threads: Count | None = None
     """Threads that compute; llama.cpp chooses if left out."""
     tools: bool = False
-    """Pass declared tools on. Off: they are left out, since small models call them at random."""
+    """Offer declared tools. Off: they are left out, since small models call them at random."""
     stream_idle_timeout_ms: Annotated[float, Field(gt=0, le=2_147_483_647)] = 600_000
     """Longest silence; reading a long prompt takes minutes on a slow processor."""
