@@ -179,6 +179,39 @@ def test_C59_a_failure_of_the_runner_is_told_from_a_denial() -> None:
     assert not command.denied(finished(1, b"no such file"))
 
 
+async def test_C57_C106_parameters_follow_a_sandbox_that_comes_and_goes(tmp_path: Path) -> None:
+    async with tool_bench() as tools:
+
+        def offered() -> bool:
+            schema = next(each for each in tools.tools.schemas() if each.name == "bash")
+            return "sandbox_permissions" in str(schema.parameters)
+
+        await tools.ctx.plugin(dsh_shell, {"spill_root": tmp_path / "s"})
+        await tools.ctx.settled()
+        assert not offered()
+        async with tools.ctx.plugin(Sandbox):
+            await tools.ctx.settled()
+            assert offered()
+        await tools.ctx.settled()
+        assert not offered()
+
+
+@pytest.mark.parametrize(
+    ("mode", "path", "allowed"),
+    [
+        ("read-only", "/w/f", False),
+        ("workspace-write", "/w/f", True),
+        ("workspace-write", "/w", True),
+        ("workspace-write", "/w2/f", False),
+        ("workspace-write", "/", False),
+        ("workspace-write", os.path.realpath("/tmp") + "/x", True),
+        ("danger-full-access", "/etc/x", True),
+    ],
+)
+def test_C58_what_a_policy_allows(mode: Any, path: str, allowed: bool) -> None:
+    assert SandboxPolicy(mode, "/w").may_change(path) is allowed
+
+
 # ---- confining ------------------------------------------------------------------------------
 
 

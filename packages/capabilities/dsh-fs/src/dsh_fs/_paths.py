@@ -3,8 +3,9 @@
 import os
 from pathlib import Path
 
+from . import texts
 from .errors import FsError, os_failure
-from .types import FsTarget
+from .types import FilePolicy, FsTarget
 
 
 def resolve_target(path: str, cwd: str | None) -> FsTarget:
@@ -76,3 +77,15 @@ def fresh_key(target: FsTarget, fence: Fence | None) -> str:
             target.display_path,
         )
     return key
+
+
+def check_policy(key: str, target: FsTarget, policy: FilePolicy | None) -> None:
+    """Refuse to change what a policy does not allow.
+
+    Raises:
+        FsError: It does not.
+    """
+    if policy is not None and not policy.may_change(key):
+        shown = target.display_path
+        denied = texts.DENIED.format(mode=policy.mode)
+        raise FsError(f"{shown} may not be changed {denied}", "FS_SANDBOX_DENIED", shown)

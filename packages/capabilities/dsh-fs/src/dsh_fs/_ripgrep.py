@@ -4,6 +4,7 @@ import importlib.metadata
 import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
@@ -205,7 +206,8 @@ class _Alone:
                     if forget is not None:
                         forget()
             if limit.cancelled_caught:
-                process.kill()
+                with suppress(ProcessLookupError):  # it ended by itself just now
+                    process.kill()
         aborted = signal is not None and signal.aborted
         timed_out = limit.cancelled_caught and not aborted and not (ends_beyond and out.lossy)
         return _Ran(

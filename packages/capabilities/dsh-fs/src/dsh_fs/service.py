@@ -11,7 +11,7 @@ from dsh_llm import AbortSignal
 
 from . import _reading, _writing
 from ._locks import KeyLocks
-from ._paths import Fence, fresh_key, resolve_target
+from ._paths import Fence, check_policy, fresh_key, resolve_target
 from ._worker import check_abort, work
 from ._writing import Edit
 from .config import Config
@@ -20,6 +20,7 @@ from .types import (
     Change,
     DirEntry,
     FileKind,
+    FilePolicy,
     FsStat,
     FsTarget,
     FsText,
@@ -142,6 +143,7 @@ class FsService(Service):
         content: str,
         expected: WriteExpectation | None = None,
         *,
+        policy: FilePolicy | None = None,
         signal: AbortSignal | None = None,
     ) -> Change:
         """Write a whole file, verbatim as UTF-8; missing directories are made.
@@ -150,13 +152,14 @@ class FsService(Service):
             target: The file. Through a link, what the link points to is written.
             content: All of it.
             expected: Refuse unless it holds; `None` writes in any case.
+            policy: Limits what may be changed, beside the fence of the configuration.
             signal: Until the write begins.
 
         Raises:
             FsError: The expectation does not hold, or the file cannot be written.
         """
         write = partial(_writing.write_text, content=content, expected=expected)
-        return await self._mutating(signal, target, write)
+        return await self._mutating(signal, target, policy, write)
 
     async def edit_text(
         self,
@@ -164,6 +167,7 @@ class FsService(Service):
         edit: Edit,
         expected: ReplaceIfVersion | None = None,
         *,
+        policy: FilePolicy | None = None,
         signal: AbortSignal | None = None,
     ) -> Change:
         """Replace a text in a file, literally; the file keeps its style of line ends.
@@ -172,7 +176,7 @@ class FsService(Service):
             FsError: The text does not occur, or more than once, or the expectation does not hold.
         """
         change = partial(_writing.edit_text, edit=edit, expected=expected)
-        return await self._mutating(signal, target, change)
+        return await self._mutating(signal, target, policy, change)
 
     # ---- blocking parts -----------------------------------------------------------------------
 
@@ -185,10 +189,17 @@ class FsService(Service):
         return await work(signal, "reading", run)
 
     async def _mutating(
-        self, signal: AbortSignal | None, target: FsTarget, change: Callable[[str, str], Change]
+        self,
+        signal: AbortSignal | None,
+        target: FsTarget,
+        policy: FilePolicy | None,
+        change: Callable[[str, str], Change],
     ) -> Change:
         def run() -> Change:
-            return change(fresh_key(target, self._fence), target.display_path)
+            # Judged by the path as it is now, and that very path is changed.
+            key = fresh_key(target, self._fence)
+            check_policy(key, target, policy)
+            return change(key, target.display_path)
 
         async with self._locks.hold(target.target_key, signal, "writing"):
             check_abort(signal, "writing")

@@ -64,6 +64,12 @@ GREP_SECTION: Final = (
 
 CONFINED: Final = "Files outside the working directory cannot be reached."
 
+DENIED: Final = "[sandbox: file access denied under {mode} mode]"
+PERMISSIONS: Final = (
+    "Ask to make this one change with wider file access than the sandbox allows. The user decides."
+)
+JUSTIFICATION: Final = "Why the wider access is needed; shown to the user."
+
 CREATED: Final = "The file {path} has been created successfully."
 UPDATED: Final = "The file {path} has been updated successfully."
 UPDATED_ALL: Final = "The file {path} has been updated. All occurrences were successfully replaced."

@@ -1,9 +1,13 @@
 """The tools `read`, `write` and `edit`. Mountable without the observation policy."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Any, Final, Literal, Protocol
 
+from dsh_agent import Agent
 from dsh_cordis import Context
+from dsh_llm import AbortSignal
 from dsh_system_prompt import SystemPrompt, section_order
 from dsh_tools import (
     CallView,
@@ -16,6 +20,7 @@ from dsh_tools import (
 from dsh_tools.presentation import Diff, DiffCall, GenericCall, Location
 
 from . import texts
+from ._offering import offer_by_sandbox
 from ._values import (
     MAX_LINES,
     ChangeValue,
@@ -29,10 +34,38 @@ from ._writing import Edit
 from .errors import FsError
 from .events import FsEditIntent, FsObserved, FsWriteIntent
 from .service import FsService
-from .types import Change, EditExpectation, FsTarget, FsVersion, WriteExpectation
+from .types import (
+    Change,
+    EditExpectation,
+    FilePolicy,
+    FsTarget,
+    FsVersion,
+    WriteExpectation,
+)
 
 MAX_LINE_CHARS: Final = 2000
 MAX_READ_BYTES: Final = 51_200
+_ESCALATION: Final = ("sandbox_permissions", "justification")
+
+
+Permissions = Literal["workspace-write", "danger-full-access"]
+
+
+class GovernsFiles(Protocol):
+    """The sandbox service, as far as it is used here."""
+
+    async def decide(
+        self,
+        agent: Agent | None,
+        tool_name: str,
+        *,
+        call_id: str,
+        permissions: Permissions | None,
+        justification: str | None,
+        signal: AbortSignal,
+    ) -> FilePolicy:
+        """The policy of one call, which may ask for wider access than its session has."""
+        ...
 
 
 class Needs(Context):
@@ -41,12 +74,14 @@ class Needs(Context):
     fs: FsService
     tools: ToolRegistry
     system_prompt: SystemPrompt
+    sandbox: GovernsFiles | None = None
 
 
 def file_tools(ctx: Needs) -> None:
     """Register the tools and their prompt sections."""
-    for definition in (read_tool(ctx), write_tool(ctx), edit_tool(ctx)):
-        ctx.tools.register(definition)
+    ctx.tools.register(read_tool(ctx))
+    for define in (write_tool, edit_tool):
+        offer_by_sandbox(ctx, ctx.tools, partial(define, ctx))
     sections = (("read", texts.READ_SECTION), ("write", texts.WRITE_SECTION))
     for label, text in (*sections, ("edit", texts.EDIT_SECTION)):
         section = f"tool:{label}"
@@ -95,15 +130,18 @@ def read_tool(ctx: Needs) -> ToolDefinition:
     return read
 
 
-def write_tool(ctx: Needs) -> ToolDefinition:
-    """The definition of `write`."""
+def write_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
+    """The definition of `write`; in a sandbox a call may ask for wider access."""
 
     @tool(description=texts.WRITE, render=render_write, cancel="cooperative", present_call=_pending)
     async def write(
         run: ToolRunContext,
         file_path: Annotated[str, texts.WRITE_FILE_PATH],
         content: Annotated[str, texts.WRITE_CONTENT],
+        sandbox_permissions: Annotated[Permissions | None, texts.PERMISSIONS] = None,
+        justification: Annotated[str | None, texts.JUSTIFICATION] = None,
     ) -> ChangeValue:
+        policy = await _policy(ctx, run, sandbox_permissions, justification)
         target = await resolve(ctx, run, file_path)
 
         async def unconditional() -> WriteExpectation | None:
@@ -111,14 +149,16 @@ def write_tool(ctx: Needs) -> ToolDefinition:
 
         event = FsWriteIntent(target=target, actor=_actor(run))
         expected = await ctx.waterfall(event, unconditional)
-        change = await ctx.fs.write_text(target, content, expected, signal=run.signal)
+        change = await ctx.fs.write_text(
+            target, content, expected, policy=policy, signal=run.signal
+        )
         return _done(ctx, run, target, change)
 
-    return write
+    return _for_sandbox(write, sandboxed)
 
 
-def edit_tool(ctx: Needs) -> ToolDefinition:
-    """The definition of `edit`."""
+def edit_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
+    """The definition of `edit`; in a sandbox a call may ask for wider access."""
 
     @tool(description=texts.EDIT, render=render_edit, cancel="cooperative", present_call=_diff)
     async def edit(
@@ -127,11 +167,14 @@ def edit_tool(ctx: Needs) -> ToolDefinition:
         old_string: Annotated[str, texts.EDIT_OLD],
         new_string: Annotated[str, texts.EDIT_NEW],
         replace_all: Annotated[bool, texts.EDIT_ALL] = False,
+        sandbox_permissions: Annotated[Permissions | None, texts.PERMISSIONS] = None,
+        justification: Annotated[str | None, texts.JUSTIFICATION] = None,
     ) -> ChangeValue:
         if not old_string:
             raise ValueError("old_string is empty; use write to create or replace a whole file")
         if old_string == new_string:
             raise ValueError("old_string and new_string are the same; nothing would change")
+        policy = await _policy(ctx, run, sandbox_permissions, justification)
         target = await resolve(ctx, run, file_path)
 
         async def unconditional() -> EditExpectation | None:
@@ -140,10 +183,10 @@ def edit_tool(ctx: Needs) -> ToolDefinition:
         event = FsEditIntent(target=target, actor=_actor(run))
         expected = await ctx.waterfall(event, unconditional)
         request = Edit(old_string, new_string, replace_all)
-        change = await ctx.fs.edit_text(target, request, expected, signal=run.signal)
+        change = await ctx.fs.edit_text(target, request, expected, policy=policy, signal=run.signal)
         return _done(ctx, run, target, change)
 
-    return edit
+    return _for_sandbox(edit, sandboxed)
 
 
 # ---- shared ---------------------------------------------------------------------------------
@@ -153,6 +196,37 @@ async def resolve(ctx: Needs, run: ToolRunContext, path: str) -> FsTarget:
     """The file a model means: relative paths start at its session's working directory."""
     cwd = None if run.agent is None else run.agent.session.header.cwd
     return await ctx.fs.resolve(path, cwd, signal=run.signal)
+
+
+async def _policy(
+    ctx: Needs, run: ToolRunContext, permissions: Permissions | None, justification: str | None
+) -> FilePolicy | None:
+    sandbox = ctx.sandbox
+    if sandbox is None:
+        if permissions is not None or justification is not None:
+            raise ValueError(
+                "there is no sandbox here to be widened; leave sandbox_permissions out"
+            )
+        return None
+    return await sandbox.decide(
+        run.agent,
+        run.name,
+        call_id=run.call_id,
+        permissions=permissions,
+        justification=justification,
+        signal=run.signal,
+    )
+
+
+def _for_sandbox(definition: ToolDefinition, sandboxed: bool) -> ToolDefinition:
+    if sandboxed:
+        return definition
+    properties = definition.parameters["properties"]
+    assert isinstance(properties, Mapping)
+    shown = {k: v for k, v in properties.items() if k not in _ESCALATION}
+    return dataclasses.replace(
+        definition, parameters={**definition.parameters, "properties": shown}
+    )
 
 
 def _actor(run: ToolRunContext) -> object | None:

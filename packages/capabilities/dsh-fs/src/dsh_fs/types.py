@@ -2,7 +2,7 @@
 
 import os
 import stat
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -96,6 +96,19 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     version: FsVersion
     replaced: int = 0
     """How many places an edit changed."""
+
+
+class FilePolicy(Protocol):
+    """What one call may change. The sandbox service gives such policies."""
+
+    @property
+    def mode(self) -> str:
+        """For messages."""
+        ...
+
+    def may_change(self, path: str) -> bool:
+        """True if the file of this real path may be changed, made or removed."""
+        ...
 
 
 def kind_of(mode: int) -> FileKind:

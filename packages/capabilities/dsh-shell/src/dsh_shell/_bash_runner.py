@@ -1,5 +1,6 @@
 """Runs the commands of the `bash` tool, in the foreground and as jobs."""
 
+import codecs
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,26 +28,11 @@ from .errors import SandboxError
 from .jobs import JobEnd, JobRegistry, JobRun
 from .process import ChildProcess
 from .runtime import SubprocessRuntime
-from .sandbox import Confinement, Sandbox, SandboxMode, SandboxPolicy, escalation
+from .sandbox import Confinement, Sandbox, SandboxMode, SandboxPolicy
 from .spill import SpillStore
 from .types import Collect, ExitStatus, SpawnSpec, Spill
 
 _PLAIN: Final = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
-
-
-class Approves(Protocol):
-    """The approval service, as far as it is used here."""
-
-    async def request(
-        self,
-        agent: Agent,
-        tool_name: str,
-        call_id: str | None = None,
-        reason: str | None = None,
-        signal: AbortSignal | None = None,
-    ) -> str:
-        """Ask a person; `allowed-once` allows."""
-        ...
 
 
 class StoresLogs(Protocol):
@@ -64,7 +50,6 @@ class Services(Context):
     jobs: JobRegistry | None = None
     sandbox: Sandbox | None = None
     spill_store: SpillStore | None = None
-    approval: Approves | None = None
     session_persistence: StoresLogs | None = None
 
 
@@ -84,6 +69,7 @@ class Request:
 class _Confined:
     policy: SandboxPolicy
     command: Confinement
+    escalatable: bool
 
 
 class BashRunner:
@@ -111,8 +97,9 @@ class BashRunner:
             raise SandboxError(
                 f"the command was not run: the sandbox failed: {failure}", "SANDBOX_UNAVAILABLE"
             )
-        offered = self._ctx.approval is not None
-        sandbox = sandbox_value(confined.policy, confined.command, end, escalatable=offered)
+        sandbox = sandbox_value(
+            confined.policy, confined.command, end, escalatable=confined.escalatable
+        )
         return foreground_value(end, timeout_ms, sandbox)
 
     async def background(self, run: ToolRunContext, request: Request) -> BashValue:
@@ -160,31 +147,15 @@ class BashRunner:
                     "SANDBOX_ESCALATION",
                 )
             return None
-        session = None if run.agent is None else run.agent.session
-        current = sandbox.mode_of(session)
-        wider = escalation(current, request.permissions, request.justification)
-        if wider is not None:
-            await self._approve(run, wider, request.justification or "")
-        policy = sandbox.policy(run.agent, wider)
-        return _Confined(policy, await sandbox.confine(_argv(request), policy))
-
-    async def _approve(self, run: ToolRunContext, wider: SandboxMode, reason: str) -> None:
-        answer = "unavailable"
-        approval = self._ctx.approval
-        if approval is not None and run.agent is not None:
-            answer = await approval.request(
-                run.agent,
-                run.name,
-                call_id=run.call_id,
-                reason=f"wider file access ({wider}): {reason}",
-                signal=run.signal,
-            )
-        if answer != "allowed-once":
-            raise SandboxError(
-                f"the command was not run: {wider} access was not allowed ({answer}); "
-                "work within the current mode",
-                "SANDBOX_ESCALATION",
-            )
+        policy = await sandbox.decide(
+            run.agent,
+            run.name,
+            call_id=run.call_id,
+            permissions=request.permissions,
+            justification=request.justification,
+            signal=run.signal,
+        )
+        return _Confined(policy, await sandbox.confine(_argv(request), policy), sandbox.escalatable)
 
     async def _spec(
         self,
@@ -270,18 +241,27 @@ class _NewOutput:
     """What a running command printed since it was last asked."""
 
     def __init__(self, child: ChildProcess) -> None:
-        self._streams = [
-            each for each in (child.stdout, child.stderr) if isinstance(each, Collector)
-        ]
-        self._offsets = [0] * len(self._streams)
+        streams = (child.stdout, child.stderr)
+        self._child = child
+        self._readers = [_Reader(each) for each in streams if isinstance(each, Collector)]
 
     def __call__(self) -> str:
-        parts = ["", ""]
-        lossy = False
-        for index, collector in enumerate(self._streams):
-            piece = collector.read(self._offsets[index])
-            self._offsets[index] = piece.next_offset
-            parts[index] = piece.data.decode("utf-8", "replace")
-            lossy = lossy or piece.lossy
-        text = streams_text(*parts)
-        return f"{texts.LOST}\n{text}" if lossy else text
+        final = self._child.status is not None
+        return streams_text(*(reader.take(final=final) for reader in self._readers))
+
+
+class _Reader:
+    """Reads one stream in pieces; a character that is cut by a reading comes with the next."""
+
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
+        self._offset = 0
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def take(self, *, final: bool) -> str:
+        piece = self._collector.read(self._offset)
+        self._offset = piece.next_offset
+        if piece.lossy:
+            self._decoder.reset()
+        text = self._decoder.decode(piece.data, final)
+        return f"{texts.LOST}\n{text}" if piece.lossy else text

@@ -8,6 +8,8 @@ from typing import Final, Protocol
 
 import anyio
 
+SHARED_FOLDERS: tuple[str, ...] = ("/tmp",)
+"""May be changed in workspace-write mode, beside the workspace and the temporary folder."""
 _PROBE_TIMEOUT_S: Final = 10
 
 
@@ -29,7 +31,7 @@ def writable_folders(policy: Policy) -> list[str]:
     """Real paths of what may be changed."""
     if policy.mode != "workspace-write":
         return []
-    folders = ("/tmp", tempfile.gettempdir(), policy.root)
+    folders = (*SHARED_FOLDERS, tempfile.gettempdir(), policy.root)
     return list(dict.fromkeys(os.path.realpath(folder) for folder in folders))
 
 

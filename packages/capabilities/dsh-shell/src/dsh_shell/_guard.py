@@ -50,8 +50,10 @@ class HostGuard:
                 cwd="/",
                 start_new_session=True,
             )
-        except OSError as error:
+        except BaseException as error:
             os.close(ours)
+            if not isinstance(error, OSError):
+                raise
             log.warning("subprocess.unguarded", errno=error.errno)
         else:
             os.set_blocking(ours, False)

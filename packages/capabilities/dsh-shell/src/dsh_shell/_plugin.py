@@ -1,5 +1,7 @@
 """The whole capability as one plugin."""
 
+import os
+
 from dsh_cordis import Context
 
 from . import bash_tool, job_tools, sandbox, spill_policy
@@ -15,6 +17,9 @@ async def apply(ctx: Context, config: Config) -> None:
     The tools wait for the registry and the prompt service; without those, `ctx.subprocess`,
     `ctx.jobs` and `ctx.spill_store` work alone.
     """
+    if os.name != "posix":
+        ctx.log.warning("shell.unsupported_platform", platform=os.name)
+        return
     await ctx.plugin(SubprocessRuntime)
     await ctx.plugin(SpillStore, config.spill_root)
     if config.sandbox is not None:

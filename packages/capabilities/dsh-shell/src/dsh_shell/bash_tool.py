@@ -12,6 +12,7 @@ from dsh_tools.presentation import TerminalCall
 from . import texts
 from ._bash_runner import BashRunner, Request, Services
 from ._bash_values import BashValue, present_bash, render_bash
+from ._offering import offer_by_sandbox
 from .config import BashConfig
 from .runtime import SubprocessRuntime
 
@@ -28,7 +29,7 @@ class Needs(Services):
 
 def bash_tool(ctx: Needs, config: BashConfig) -> None:
     """Register the tool and its prompt section."""
-    ctx.tools.register(bash_definition(ctx, config))
+    offer_by_sandbox(ctx, ctx.tools, lambda sandboxed: bash_definition(ctx, config, sandboxed))
     text = texts.BASH_SECTION
     if config.enable_run_in_background:
         text = f"{text} {texts.BASH_BACKGROUND_SECTION}"
@@ -39,13 +40,13 @@ def bash_tool(ctx: Needs, config: BashConfig) -> None:
 apply = bash_tool
 
 
-def bash_definition(ctx: Needs, config: BashConfig) -> ToolDefinition:
+def bash_definition(ctx: Needs, config: BashConfig, sandboxed: bool) -> ToolDefinition:
     """The definition of `bash`. Parameters for what is not there are not shown."""
     definition = _full_definition(BashRunner(ctx, config), config)
     hidden: list[str] = []
     if not config.enable_run_in_background:
         hidden.append("run_in_background")
-    if ctx.sandbox is None:
+    if not sandboxed:
         hidden += _ESCALATION
     return dataclasses.replace(definition, parameters=_without(definition.parameters, hidden))
 

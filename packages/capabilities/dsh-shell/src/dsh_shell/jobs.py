@@ -22,6 +22,7 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 JobState: TypeAlias = Literal["running", "stopping", "completed", "killed", "failed"]
 EndState: TypeAlias = Literal["completed", "killed", "failed"]
 
+MAX_LABEL_CHARS: Final = 200
 MAX_JOBS: Final = 10
 """Live jobs of one owner."""
 
@@ -62,7 +63,7 @@ class Job:
 
     Attributes:
         id: Unique for the owner, such as `bash-1`.
-        label: What it does, for people and models.
+        label: What it does, for people and models; one line.
         owner: Whose job it is; nobody else sees it.
         end: How it ended; `None` while it lives.
         reported: The owner has seen that it ended.
@@ -72,7 +73,7 @@ class Job:
     def __init__(self, job_id: str, kind: str, label: str, owner: Agent) -> None:
         self.id = job_id
         self.kind = kind
-        self.label = label
+        self.label = " ".join(label.split())[:MAX_LABEL_CHARS]
         self.owner = owner
         self.end: JobEnd | None = None
         self.reported = False

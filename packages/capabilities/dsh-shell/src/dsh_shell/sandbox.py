@@ -12,10 +12,12 @@ from typing import ClassVar, Final, Literal, Protocol, TypeAlias
 
 from dsh_agent import Agent
 from dsh_cordis import Context, Service
+from dsh_llm import AbortSignal
 from dsh_session import Session, SessionEventData, register_session_event
 from dsh_system_prompt import AssemblyContext, SystemPrompt, context_order
 
 from . import texts
+from ._confining import writable_folders
 from .bubblewrap import Bubblewrap
 from .config import SandboxConfig
 from .errors import SandboxError
@@ -46,6 +48,15 @@ class SandboxPolicy:
     root: str
     """Real path of the workspace."""
 
+    def may_change(self, path: str) -> bool:
+        """True if the file of this real path may be changed, made or removed."""
+        if self.mode == "danger-full-access":
+            return True
+        return any(
+            path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+            for folder in writable_folders(self)
+        )
+
 
 class Confinement(Protocol):
     """A command that is confined, and how to read its end."""
@@ -66,6 +77,21 @@ class Confinement(Protocol):
 
     def denied(self, end: Finished) -> bool:
         """True if the end looks like a refused file access."""
+        ...
+
+
+class Approves(Protocol):
+    """The approval service, as far as it is used here."""
+
+    async def request(
+        self,
+        agent: Agent,
+        tool_name: str,
+        call_id: str | None = None,
+        reason: str | None = None,
+        signal: AbortSignal | None = None,
+    ) -> str:
+        """Ask a person; `allowed-once` allows."""
         ...
 
 
@@ -134,6 +160,53 @@ class Sandbox(Service):
         cwd = None if session is None else session.header.cwd
         root = cwd or str(self._config.root or Path.cwd())
         return SandboxPolicy(override or self.mode_of(session), os.path.realpath(root))
+
+    @property
+    def escalatable(self) -> bool:
+        """True if there is somebody to ask for wider access."""
+        return self.ctx.get("approval") is not None
+
+    async def decide(
+        self,
+        agent: Agent | None,
+        tool_name: str,
+        *,
+        call_id: str,
+        permissions: SandboxMode | None,
+        justification: str | None,
+        signal: AbortSignal,
+    ) -> SandboxPolicy:
+        """The policy of one call, which may ask for wider access than its session has.
+
+        Args:
+            agent: Who calls.
+            tool_name: For the question.
+            call_id: For the question.
+            permissions: The wider mode asked for; `None` asks for nothing.
+            justification: Why; together with `permissions` only.
+            signal: Of the call.
+
+        Raises:
+            SandboxError: The request is malformed, or was not allowed.
+        """
+        current = self.mode_of(None if agent is None else agent.session)
+        wider = escalation(current, permissions, justification)
+        if wider is None:
+            return self.policy(agent)
+        answer = "unavailable"
+        approval: Approves | None = self.ctx.get("approval")
+        if approval is not None and agent is not None:
+            reason = f"wider file access ({wider}): {justification}"
+            answer = await approval.request(
+                agent, tool_name, call_id=call_id, reason=reason, signal=signal
+            )
+        if answer != "allowed-once":
+            raise SandboxError(
+                f"{tool_name} was not run: {wider} access was not allowed ({answer}); "
+                "work within the current mode",
+                "SANDBOX_ESCALATION",
+            )
+        return self.policy(agent, wider)
 
     async def confine(self, argv: Sequence[str], policy: SandboxPolicy) -> Confinement:
         """The command to run in the place of `argv`.
