@@ -382,6 +382,32 @@ def test_S136_a_name_of_another_format(tmp_path: Path) -> None:
     assert opens(tmp_path) is None
 
 
+V0 = (
+    b'{"type":"session","version":0,"id":"sample","createdAt":1789000000000,"cwd":"/srv/demo"}\n'
+    b'{"type":"turn/start","seq":0,"time":1,"data":{"turn":1}}\n'
+    b'{"type":"step/start","seq":1,"time":1,"data":{"turn":1,"step":1}}\n'
+    b'{"type":"step/end","seq":2,"time":2,"data":{"turn":1,"step":1}}\n'
+    b'{"type":"turn/end","seq":3,"time":2,"data":{"turn":1,"reason":{"kind":"completed"}}}\n'
+)
+
+
+def test_S176_an_older_format_is_told_and_judged_by_what_it_becomes(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.unlink()
+    path = path.with_name("session.jsonl")
+    path.touch(mode=0o600)
+    path.write_bytes(V0)
+    log = only(path)
+    assert [(item.code, item.severity) for item in log.findings] == [("older-format", "warning")]
+    assert (log.version, log.session_id, log.event_count) == (0, ID, opens(tmp_path))
+    path.write_bytes(V0.replace(b'"seq":1', b'"seq":7'))
+    assert codes(check_log(path)) == [("older-format", "error")]
+    assert opens(tmp_path) is None
+    assert path.read_bytes() != V0
+    moved = path.rename(tmp_path / "old.jsonl")
+    assert "its name must say its format" in str(check_log(moved))
+
+
 def test_S134_two_encodings_in_a_folder_and_in_a_root(tmp_path: Path) -> None:
     write(tmp_path, sample_events(3))
     write(tmp_path, sample_events(3), session_id="b")

@@ -8,8 +8,11 @@ from dsh_llm import (
     Message,
     ModelSource,
     OpaqueBlock,
+    ReasoningBlock,
     SystemPromptSource,
+    TextBlock,
     ToolAdditionBlock,
+    ToolCallBlock,
     ToolRemovalBlock,
     ToolSource,
 )
@@ -37,6 +40,9 @@ from dsh_session.vocabulary import (
 )
 
 D = TypeVar("D", bound=SessionEventData)
+
+_ORDINARY_BLOCKS: Final = frozenset({TextBlock, ReasoningBlock, ToolCallBlock})
+"""Blocks that may stand in any message."""
 
 
 def check_event(event: SessionEvent) -> None:
@@ -139,6 +145,8 @@ def _check_message(event: SessionEvent, message: Message, role: str) -> None:
     if message.is_error is not None and type(message.is_error) is not bool:
         _refuse(event, f"isError must be a boolean, not {message.is_error!r}")
     for block in message.content:
+        if type(block) in _ORDINARY_BLOCKS:
+            continue
         if isinstance(block, OpaqueBlock) and block.type == "tool-result":
             _refuse(event, "the block type 'tool-result' is retired: a tool message holds blocks")
         if role != "developer" and isinstance(block, ToolAdditionBlock | ToolRemovalBlock):

@@ -112,6 +112,8 @@ def header_from_json(value: object) -> SessionHeader:
     try:
         return msgspec.convert({key: _whole(item) for key, item in value.items()}, SessionHeader)
     except msgspec.ValidationError as error:
+        if isinstance(error.__cause__, InvalidHeaderError):
+            raise error.__cause__ from None
         raise InvalidHeaderError(f"session header: {error}", error) from None
 
 

@@ -26,6 +26,7 @@ from dsh_session_jsonl.zstd_frames import BadFrameError
 from dsh_session_persistence import StoredLogRules
 
 _REFUSED: Final = "refused as corrupt, and never written to; `--repair` saves what is before it"
+_HEADLESS: Final = "refused as corrupt; a log without its header cannot be repaired"
 _NOT_FOR_US: Final = "refused as unsupported, and never written to; nothing is lost"
 _CUT: Final = "readers leave it out, the next write cuts it off"
 _PROOF_OF_COMMIT: Final = "turn/end"
@@ -183,7 +184,7 @@ class LogExamination:
             return
         except (InvalidHeaderError, ValueError) as error:
             reason = _encoding_of(line.text) or str(error)
-            self.note("no-header", "error", f"no valid header: {reason}", _REFUSED, line)
+            self.note("no-header", "error", f"no valid header: {reason}", _HEADLESS, line)
             return
         self.version = self.header.version
         self._rules = StoredLogRules(self.header)
@@ -295,7 +296,7 @@ class LogExamination:
             if self.version is None:
                 what = "the file is empty" if self._tail is None else "its first line is cut off"
                 message = f"no header: {what}"
-                self.note("no-header", "error", message, _REFUSED, self._tail)
+                self.note("no-header", "error", message, _HEADLESS, self._tail)
             return
         for damage in self._damages:
             self._tell(damage)

@@ -3,12 +3,12 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from dsh_brand import HarnessError, decode_json
-from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
+from dsh_session import SESSION_FORMAT_VERSION, SessionHeader
+from dsh_session_jsonl._old_reader import convert
 from dsh_session_jsonl.doctor_history import examine_history
 from dsh_session_jsonl.doctor_log import LogExamination
 from dsh_session_jsonl.doctor_report import Finding, LogReport, Severity
@@ -21,7 +21,7 @@ from dsh_session_jsonl.layout import (
     project_segment,
     session_segment,
 )
-from dsh_session_jsonl.store import JsonlStore
+from dsh_session_persistence import SessionPersistenceError
 
 _OTHERS: Final = 0o077
 _REFUSED: Final = "refused, until it is where it belongs"
@@ -35,9 +35,9 @@ def examine_log(path: Path, *, max_line_bytes: int) -> LogReport:
     except OSError as error:
         return LogReport(path=path, findings=(_unreadable(path, error),))
     examination.findings += _access(path)
-    if examination.version is not None and examination.version < SESSION_FORMAT_VERSION:
-        _examine_old(examination, compression)
     name = parse_log_name(path.name)
+    if examination.version is not None and examination.version < SESSION_FORMAT_VERSION:
+        _examine_old(examination, name)
     if name is not None and _in_project(path):
         examination.findings += _place(path, name, examination.version, examination.header)
     if all(finding.severity != "error" for finding in examination.findings):
@@ -143,28 +143,22 @@ def _place(
         yield _finding("wrong-place", "error", message, _REFUSED, path)
 
 
-def _examine_old(examination: LogExamination, compression: Compression) -> None:
-    """Let the store tell whether it can convert an older format."""
-    path = examination.path
+def _examine_old(examination: LogExamination, name: LogName | None) -> None:
+    """Convert a log of an older format in memory, and go on with what it becomes."""
     message = f"the log has session format {examination.version}, older than this build's"
+    if name is None:
+        on_open = "refused: its name must say its format, such as session.v2.jsonl"
+        examination.note("older-format", "error", message, on_open)
+        return
     try:
-        session_id = _id_in(examination.header_text)
-        if _in_project(path) and session_id is not None:
-            store = JsonlStore(path.absolute().parents[2], compression)
-            store.open(session_id, "read").close()
-            on_open = "converted in memory; a writer publishes the converted log beside this file"
-            examination.note("older-format", "warning", message, on_open)
-            return
-        reason = "it lies in no store: put it into one, then open it there"
-    except HarnessError as error:
-        reason = error.message
-    examination.note("older-format", "error", message, f"refused: {reason}")
-
-
-def _id_in(header_text: bytes) -> SessionId | None:
-    value = decode_json(header_text)
-    session_id = value.get("id") if isinstance(value, Mapping) else None
-    return SessionId(session_id) if isinstance(session_id, str) and session_id else None
+        log = convert(examination.path.parent, name)
+    except SessionPersistenceError as error:
+        on_open = f"refused, and never written to: {error.message}"
+        examination.note("older-format", "error", message, on_open)
+        return
+    examination.header, examination.events = log.header, list(log.events)
+    on_open = "converted in memory; a writer publishes the converted log beside this file"
+    examination.note("older-format", "warning", message, on_open)
 
 
 def _access(path: Path) -> list[Finding]:
