@@ -254,8 +254,16 @@ class AgentLife:
         self._collect(self._cancel)
 
     def _cancel(self) -> None:
+        agent = self.agent
+        session = self._session
+        # Inside a listener of the log nothing can be cleared yet; the abort does not wait for it.
+        deferred = session is not None and not self._keep_inbox and session.defer(self._clear)
+        with agent.counted():
+            agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox or deferred)
+
+    def _clear(self) -> None:
         with self.agent.counted():
-            self.agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox)
+            self._collect(self.agent.inbox.clear)
 
     async def _undo(self) -> None:
         try:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
-import anyio
 import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger

@@ -1,6 +1,7 @@
 """What must hold for the log and the events of an agent, whatever happened to it."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from dsh_agent import (
     Agent,
@@ -34,6 +35,7 @@ from dsh_session import (
     decode_event,
     encode_event,
 )
+from dsh_session_projection import ProjectionDefinition
 
 
 def log_problems(events: Sequence[SessionEvent], *, open_end: bool = False) -> list[str]:
@@ -141,12 +143,16 @@ def view_problems(ctx: Context, session: Session) -> list[str]:
         "header": (session.request_header(), fresh.request_header()),
         "context": (session.request_context(), fresh.request_context()),
     }
-    for unit in (inbox_unit, model_selection_unit, turn_boundary_unit):
+    units: tuple[ProjectionDefinition[Any], ...]  # each unit has a state type of its own
+    units = (inbox_unit, model_selection_unit, turn_boundary_unit)
+    for unit in units:
         state: object = unit.init(session.header, session.inherited_event_count)
         for event in events:
             state = unit.apply(state, event)
         pairs[unit.key] = (ctx.session_projections.state_of(session, unit.key), state)
-    problems = [f"the live {name} differ from the log's" for name, (a, b) in pairs.items() if a != b]
+    problems = [
+        f"the live {name} differ from the log's" for name, (a, b) in pairs.items() if a != b
+    ]
     request = request_messages(fresh.derive_messages())
     return problems + [f"the next request: {problem}" for problem in request_problems(request)]
 
@@ -208,7 +214,9 @@ class EventJudge:
     def unsettled(self) -> list[str]:
         """Attempts that were begun and not settled."""
         return [
-            "an attempt was not settled" for _, chunks in self._frames.values() if chunks is not None
+            "an attempt was not settled"
+            for _, chunks in self._frames.values()
+            if chunks is not None
         ]
 
     def waiting(self) -> set[str]:

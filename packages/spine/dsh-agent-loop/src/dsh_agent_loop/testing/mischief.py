@@ -2,13 +2,17 @@
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 
 import anyio
 import anyio.lowlevel
+from anyio.abc import TaskGroup
+from typing_extensions import override
 
 from dsh_agent import (
     Agent,
     AgentAssistantStream,
+    AgentBaseError,
     AgentError,
     AgentHandle,
     AgentRequest,
@@ -25,16 +29,20 @@ from dsh_agent import (
     Retry,
     TurnStopping,
 )
+from dsh_agent_loop.agent import LoopAgent
+from dsh_agent_loop.phase import Maintenance
 from dsh_brand import JsonValue
 from dsh_cordis import Context, Next
 from dsh_llm import (
+    AbortSignal,
     GenerateOptions,
     LlmCallConfig,
     LlmStreamEvent,
+    Message,
     StreamChunk,
     create_user_message,
 )
-from dsh_session import HookCancel, SessionEventAppended
+from dsh_session import HookCancel, ReplaceOp, SessionEventAppended, UserMessageEvent
 from dsh_system_prompt import PromptAssembly, SystemPromptAssemble
 from dsh_tools import (
     Block,
@@ -59,6 +67,7 @@ TOOLS: tuple[str, ...] = (
     "quick",
     "slow",
     "waits",
+    "deaf",
     "scope",
     "stubborn",
     "raises",
@@ -90,11 +99,16 @@ class Mischief:
         self.released = anyio.Event()
         """Stubborn tool bodies end when it is set."""
         self.handle: AgentHandle | None = None
+        self.users: TaskGroup | None = None
+        """Where users do what takes them time."""
         self.disposing = False
         """The agent of the moment is on its way out."""
+        self.kept_wakes: dict[str, int] = {}
+        """Messages whose wake must lead to a turn behind the seq beside them."""
         self.crashed = False
         """The process dies here."""
         self._count = 0
+        self._facts: dict[str, str | None] = {}
 
     @property
     def agent(self) -> Agent | None:
@@ -114,6 +128,12 @@ class Mischief:
         self._count += 1
         return f"{word}{self._count}"
 
+    def facts(self, word: str) -> str | None:
+        """What prompt or context say now; `None` when they say nothing."""
+        if self.likely(0.1):
+            self._facts[word] = self.dice.choice((None, "one", "two"))
+        return self._facts.get(word, "one")
+
     async def pause(self, most: int = 6) -> None:
         """Let others go first, a few times."""
         for _ in range(self.dice.randrange(most + 1)):
@@ -127,27 +147,55 @@ class Mischief:
         if agent is None or handle is None:
             return
         deeds: dict[str, Callable[[], object]] = {
-            "followup": lambda: agent.followup(self.text("f")),
-            "steer": lambda: agent.steer(self.text("s")),
+            "followup": lambda: self._wake(agent, agent.followup, "f"),
+            "steer": lambda: self._wake(agent, agent.steer, "s"),
             "inject": lambda: agent.inject(self.text("i")),
-            "cancel": lambda: agent.cancel(),
+            "cancel": lambda: self._cancel(agent),
             "cancel-keep": lambda: agent.cancel(HookCancel(reason="sim"), keep_inbox=True),
             "select": lambda: agent.model.select(
                 ModelSelection(provider="test", model=self.dice.choice("mn"))
             ),
             "remove": lambda: agent.inbox.splice("next-turn", 0, 1),
+            "maintenance": self._start_maintenance,
             "disk": self._break_disk,
             "dispose": self._dispose,
         }
-        weights = [6, 6, 4, 5, 4, 2, 2, 1, 1]
+        weights = [6, 6, 4, 5, 4, 2, 2, 2, 1, 1]
         name = self.dice.choices(list(deeds), weights)[0]
         self.note(f"{name} in {where}")
         deeds[name]()
+
+    def _wake(self, agent: Agent, send: Callable[[Message], None], word: str) -> None:
+        message = create_user_message(self.text(word))
+        kept = _keeps_wakes(agent)
+        send(message)
+        if kept and not self.disposing:
+            self.kept_wakes[message.id] = agent.session.seq
+
+    def _cancel(self, agent: Agent) -> None:
+        self.kept_wakes.clear()
+        agent.cancel()
 
     def _dispose(self) -> None:
         if self.handle is not None:
             self.disposing = True
             self.handle.dispose()
+
+    def _start_maintenance(self) -> None:
+        if self.users is not None:
+            self.users.start_soon(self._maintain)
+
+    async def _maintain(self) -> None:
+        agent = self.agent
+        if agent is None or self.calm:
+            return
+
+        async def task(signal: AbortSignal) -> None:
+            await self.trouble("maintenance")
+            await self.pause(10)
+
+        with suppress(AgentBaseError, SimulatedFailure):
+            await agent.run_maintenance(task)
 
     def _break_disk(self) -> None:
         self.disk.failing += self.dice.randrange(1, 4)
@@ -169,6 +217,15 @@ class Mischief:
         self.stir(where)
 
 
+def _keeps_wakes(agent: Agent) -> bool:
+    """Whether a wake given now is kept until the activity of the moment ends."""
+    if not isinstance(agent, LoopAgent) or agent.closing or agent.session.appending:
+        return False
+    if isinstance(agent.phase, Maintenance):
+        return True
+    return agent.controller is not None and agent.controller.signal.aborted
+
+
 # ---- the model -----------------------------------------------------------------------------
 
 
@@ -179,6 +236,7 @@ class MischievousModel(ScriptedModel):
         super().__init__()
         self._mischief = mischief
 
+    @override
     async def stream(self, options: GenerateOptions) -> AsyncIterator[StreamChunk]:
         """Answer one request."""
         self.replies = [self._reply()]
@@ -191,7 +249,7 @@ class MischievousModel(ScriptedModel):
             return say("done")
         dice = mischief.dice
         kinds = ("say", "call", "fail", "cut", "break", "hang")
-        kind = dice.choices(kinds, [6, 10, 3, 1, 1, 1])[0]
+        kind = dice.choices(kinds, [3, 10, 2, 1, 1, 1])[0]
         reply: list[Step]
         match kind:
             case "call":
@@ -230,6 +288,7 @@ def add_tools(ctx: Context, mischief: Mischief) -> None:
         "quick": lambda run: mischief.pause(2),
         "slow": lambda run: mischief.pause(12),
         "waits": lambda run: run.signal.wait() if mischief.likely(0.3) else mischief.pause(),
+        "deaf": lambda run: anyio.sleep_forever() if mischief.likely(0.2) else mischief.pause(),
         "scope": lambda run: anyio.sleep_forever() if mischief.likely(0.3) else mischief.pause(),
         "stubborn": lambda run: _stay(mischief),
         "raises": lambda run: _raise(mischief),
@@ -301,6 +360,16 @@ async def _wait_for_itself(run: ToolRunContext, mischief: Mischief) -> None:
 # ---- the listeners -------------------------------------------------------------------------
 
 
+def add_prompt(ctx: Context, mischief: Mischief) -> None:
+    """A prompt and a runtime context that change by chance."""
+
+    def changing(word: str) -> Callable[[object], str | None]:
+        return lambda assembly: mischief.facts(word)
+
+    ctx.system_prompt.section("sim", 1, changing("prompt"))
+    ctx.system_prompt.context("sim", 1, changing("context"))
+
+
 def add_listeners(ctx: Context, mischief: Mischief) -> None:
     """Listen to everything, awkwardly."""
     stir = mischief.stir
@@ -314,6 +383,8 @@ def add_listeners(ctx: Context, mischief: Mischief) -> None:
     async def status(event: AgentStatusChanged) -> None:
         if mischief.likely(0.1):
             await anyio.sleep_forever()
+        if mischief.likely(0.1):
+            await event.agent.when_idle()
         await mischief.trouble(f"status {event.status}")
 
     async def stopping(event: TurnStopping) -> None:
@@ -334,6 +405,8 @@ def _listen_to_requests(ctx: Context, mischief: Mischief) -> None:
         await mischief.trouble("pre-step")
         if mischief.likely(0.05):
             return mischief.dice.choice((Reject(), Enter(())))
+        if mischief.likely(0.1):
+            _compact(event.agent, mischief)
         decision = await next_()
         await mischief.trouble("behind pre-step")
         return decision
@@ -359,14 +432,29 @@ def _listen_to_requests(ctx: Context, mischief: Mischief) -> None:
     ctx.on(LlmStreamEvent, stream, everywhere=True)
 
 
+def _compact(agent: Agent, mischief: Mischief) -> None:
+    """Put a summary in the place of a range of the history."""
+    session = agent.session
+    nodes = session.surface.nodes
+    if len(nodes) < 2:
+        return
+    first = mischief.dice.randrange(1, len(nodes))
+    last = mischief.dice.randrange(first, len(nodes))
+    mischief.note(f"compact {nodes[first]}..{nodes[last]}")
+    summary = UserMessageEvent(message=create_user_message(mischief.text("summary")))
+    session.append(
+        summary,
+        surface_op=ReplaceOp(start_seq=nodes[first], end_seq=nodes[last]),
+        source_event_seqs=nodes[first : last + 1],
+    )
+
+
 def _listen_to_tools(ctx: Context, mischief: Mischief) -> None:
     async def pre(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
         await mischief.trouble("pre-execute")
         return Deny("no") if mischief.likely(0.05) else await next_()
 
-    async def execute(
-        event: ToolsExecute, next_: Next[ToolExecutionResult]
-    ) -> ToolExecutionResult:
+    async def execute(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
         await mischief.trouble("execute")
         return await next_()
 

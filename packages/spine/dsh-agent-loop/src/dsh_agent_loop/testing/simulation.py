@@ -13,10 +13,11 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from dsh_agent import Agent, AgentError
+from dsh_agent import Agent, AgentBaseError, AgentError
 from dsh_agent_loop.checkpoint import checkpoint
 from dsh_agent_loop.invariant import RequestInvariantError
 from dsh_cordis import Context
+from dsh_llm import Message, RuntimeContextSource, message_text
 from dsh_llm.testing import request_problems
 from dsh_session import (
     Completed,
@@ -24,12 +25,18 @@ from dsh_session import (
     SessionConfig,
     SessionEventData,
     SessionId,
-    SessionStore,
     TurnEnd,
 )
 
 from .checks import EventJudge, log_problems, view_problems
-from .mischief import MischievousModel, Mischief, SimulatedFailure, add_listeners, add_tools
+from .mischief import (
+    Mischief,
+    MischievousModel,
+    SimulatedFailure,
+    add_listeners,
+    add_prompt,
+    add_tools,
+)
 from .stack import mount_loop
 from .store import SimulatedStore
 
@@ -67,7 +74,7 @@ class SimulationFailedError(AssertionError):
 
 
 async def simulate(
-    seed: int, *, ticks: int = 120, rate: float = 0.02, crashes: bool = True
+    seed: int, *, ticks: int = 200, rate: float = 0.02, crashes: bool = True
 ) -> SimulationReport:
     """Run the story of one seed.
 
@@ -99,7 +106,10 @@ class _Simulation:
         self._crash_count = 0
         self._ctx: Context
         self._judge: EventJudge
-        self._refusing = False
+        # Every story has a temper of its own: patient users see whole turns, others only beginnings.
+        self._user_rate = self._mischief.dice.choice((0.01, 0.03, 0.1))
+        self._refusals = self._mischief.dice.choice((0.0, 0.0, 0.02, 0.2))
+        self._cap = self._mischief.dice.randrange(1, 5)
 
     # ---- the story -------------------------------------------------------------------------
 
@@ -108,9 +118,13 @@ class _Simulation:
         before = {task.id for task in anyio.get_running_tasks()}
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._pass_time)
-            going_on = True
-            while going_on:
-                going_on = await self._process()
+            self._mischief.users = tasks
+            try:
+                while await self._process():
+                    pass
+            except Exception as error:  # noqa: BLE001  # whatever it is, it breaks the promise
+                told = "".join(traceback.format_exception(error))
+                self._complain([f"the story broke off: {told}"])
             tasks.cancel_scope.cancel()
         left = [task.name for task in anyio.get_running_tasks() if task.id not in before]
         self._complain([f"a task was left behind: {name}" for name in left])
@@ -129,22 +143,25 @@ class _Simulation:
             self._ctx, self._judge = ctx, EventJudge(ctx)
             add_tools(ctx, mischief)
             add_listeners(ctx, mischief)
+            add_prompt(ctx, mischief)
             ctx.on(AgentError, self._watch_error, everywhere=True)
             await self._live()
             crashed = mischief.crashed
             mischief.crashed = False
             if crashed:
-                dead, mischief.disk = mischief.disk, mischief.disk.after_crash(self._luck)
+                mischief.disk = mischief.disk.after_crash(self._luck)
                 mischief.note("crash")
                 self._crash_count += 1
-                del dead
             # What goes on in here from now on concerns nobody any more.
             mischief.calm = True
             mischief.released.set()
             if not crashed:
-                self._refusing = False
                 await self._settle()
                 await self._close()
+        if self._model.closed != len(self._model.requests):
+            self._complain(
+                [f"{len(self._model.requests)} streams began, {self._model.closed} were closed"]
+            )
         mischief.released = anyio.Event()
         mischief.calm = mischief.disposing = False
         mischief.handle = None
@@ -158,7 +175,9 @@ class _Simulation:
             now_ms = SessionConfig(now_ms=lambda: int(mischief.clock.now_s() * 1000))
             _ = root.plugin(SimulatedStore, mischief.disk)
             grace = {"cancel_grace_ms": 2000, "abandon_grace_ms": 1000, "listener_grace_ms": 1500}
-            mount_loop(root, config={**grace, "max_parallel_tool_calls": 2}, sessions=now_ms)
+            mount_loop(
+                root, config={**grace, "max_parallel_tool_calls": self._cap}, sessions=now_ms
+            )
             _ = root.plugin(checkpoint)
             await root.settled()
             root.llm.register_adapter(["test"], self._model)
@@ -168,22 +187,27 @@ class _Simulation:
         mischief = self._mischief
         mischief.disk.pause = lambda: mischief.dice.randrange(3)
         for _ in range(self._ticks):
+            if mischief.agent is not None and mischief.agent.status == "idle":
+                # Work, so that there is something to disturb.
+                self._work()
             if mischief.agent is None or (mischief.disposing and mischief.likely(0.2)):
                 await self._begin()
             await anyio.lowlevel.checkpoint()
             self._ticks -= 1
-            if self._crashes and mischief.likely(0.004):
+            if self._crashes and mischief.likely(0.002):
                 mischief.crashed = True
                 return
-            if mischief.likely(0.12):
+            if mischief.likely(self._user_rate):
                 self._act()
+
+    def _work(self) -> None:
+        agent = self._mischief.agent
+        if agent is not None and self._mischief.likely(0.3):
+            with suppress(AgentBaseError, SimulatedFailure):
+                agent.followup(self._mischief.text("M"))
 
     def _act(self) -> None:
         """A user does something."""
-        if self._mischief.likely(0.05):
-            self._refusing = not self._refusing
-            self._mischief.note(f"refusing {self._refusing}")
-            return
         try:
             self._mischief.deed("user")
         except Exception as error:  # noqa: BLE001  # users are told; the story goes on
@@ -192,6 +216,7 @@ class _Simulation:
     async def _begin(self) -> None:
         """Create or resume the agent; a creation that fails is tried again."""
         mischief, agents = self._mischief, self._ctx.agents
+        mischief.kept_wakes.clear()
         gone, mischief.handle, mischief.disposing = mischief.handle, None, False
         if gone is not None:
             with suppress(Exception):
@@ -218,7 +243,7 @@ class _Simulation:
         append = session.append
 
         def refuse(payload: SessionEventData, **more: object) -> object:
-            if self._refusing and self._mischief.likely(0.2):
+            if self._mischief.likely(self._refusals):
                 self._mischief.note(f"refused {payload.type}")
                 raise SimulatedFailure(f"the log refused {payload.type}")
             return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
@@ -247,10 +272,14 @@ class _Simulation:
             self._complain([f"the agent does not come to rest; alive: {alive}"])
             return
         await self._check_quiet()
+        self._check_wakes(agent)
         agent.followup("the last word")
         if not await self._at_rest(_PATIENCE):
             self._complain(["the agent does not come to rest after the last word"])
         self._check_end()
+        self._complain(
+            [f"still alive at the end: {entry}" for entry in self._ctx.agent_loop.census(agent)]
+        )
 
     async def _at_rest(self, ticks: int) -> bool:
         agent = self._mischief.agent
@@ -285,6 +314,35 @@ class _Simulation:
         if (self._judge.count, agent.session.seq) != (heard, length):
             self._complain(["something happened to an idle agent"])
 
+    def _check_wakes(self, agent: Agent) -> None:
+        """No wake falls between an activity's last look and idle."""
+        if self._refusals:
+            return
+        begun = [event.seq for event in agent.session.events if event.type == "turn/start"]
+        waiting = self._pending(agent)
+        for message_id, seq in self._mischief.kept_wakes.items():
+            if message_id in waiting and not (begun and begun[-1] >= seq):
+                self._complain([f"the wake of message {message_id} was lost"])
+
+    def _check_request(self) -> None:
+        """The model is told the prompt and the runtime context of the moment, and no others."""
+        if not self._model.requests:
+            self._complain(["no request was made"])
+            return
+        sent = self._model.requests[-1].messages
+        prompts = [message_text(m) for m in sent if m.role == "system"]
+        contexts = [
+            message_text(m)
+            for m in sent
+            if isinstance(m, Message) and isinstance(m.source, RuntimeContextSource)
+        ]
+        prompt = self._mischief.facts("prompt")
+        if prompts != ([] if prompt is None else [prompt]):
+            self._complain([f"the last prompt is {prompts}, not {prompt!r}"])
+        context = self._mischief.facts("context")
+        if context is not None and not (contexts and context in contexts[-1]):
+            self._complain([f"the last context is {contexts[-1:]}, not {context!r}"])
+
     def _check_end(self) -> None:
         agent = self._mischief.agent
         if agent is None:
@@ -301,6 +359,7 @@ class _Simulation:
         if pending:
             self._complain(["input stays pending behind a turn that completed"])
         self._complain(self._judge.unsettled())
+        self._check_request()
         for request in self._model.requests:
             self._complain(request_problems(request.messages))
 
@@ -342,8 +401,6 @@ class _Simulation:
 
     def _raise(self) -> None:
         if self._problems:
-            agent = self._mischief.agent
-            del agent
             raise SimulationFailedError(
                 self._seed, self._problems, self._mischief.done, self._log_lines
             )

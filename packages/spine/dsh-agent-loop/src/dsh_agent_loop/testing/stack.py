@@ -11,6 +11,7 @@ from dsh_agent import (
     AgentHandle,
     AgentRegistry,
 )
+from dsh_agent_loop.invariant import invariant
 from dsh_cordis import Context, Plugin
 from dsh_llm import (
     AbortSignal,
@@ -41,8 +42,6 @@ from dsh_system_prompt import SystemPrompt
 from dsh_tools import (
     ToolRegistry,
 )
-
-from dsh_agent_loop.invariant import invariant
 
 from .recording import Recorder
 
