@@ -4,7 +4,8 @@
 `render_prompt` and `runtime_context_message` turn an assembly into what the model reads.
 """
 
-from .config import Config
+from typing import TYPE_CHECKING
+
 from .errors import (
     CompletePromptError,
     MalformedVariableError,
@@ -18,6 +19,7 @@ from .errors import (
 from .events import SystemPromptAssemble, SystemPromptChange
 from .interpolation import interpolate
 from .positions import CONTEXT_ORDERS, SECTION_ORDERS, context_order, section_order
+from .prefix import PrefixChange, PromptPrefix, compare_prefixes, prefix_of, tool_bytes
 from .rendering import (
     cleared_context_message,
     render_contexts,
@@ -37,6 +39,18 @@ from .types import (
     ToolsProvider,
 )
 
+if TYPE_CHECKING:  # pydantic is loaded when somebody mounts or configures prompts, not before
+    from .config import Config as Config
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute == "Config":
+        from .config import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
 __all__ = [
     "CONTEXT_ORDERS",
     "SECTION_ORDERS",
@@ -46,8 +60,10 @@ __all__ = [
     "Config",
     "MalformedVariableError",
     "MissingVariableError",
+    "PrefixChange",
     "PromptAssembly",
     "PromptContext",
+    "PromptPrefix",
     "PromptRegistrationError",
     "PromptSection",
     "PromptVariableError",
@@ -62,11 +78,14 @@ __all__ = [
     "ToolsProvider",
     "UnknownVariableError",
     "cleared_context_message",
+    "compare_prefixes",
     "context_order",
     "interpolate",
     "order_tools",
+    "prefix_of",
     "render_contexts",
     "render_prompt",
     "runtime_context_message",
     "section_order",
+    "tool_bytes",
 ]

@@ -5,7 +5,7 @@ Upstream: packages/prompt/system-prompt/src/service.ts.
 
 import math
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -14,7 +14,6 @@ from dsh_cordis import Context, Handle, ScopedTable, Service, Target
 from dsh_llm import AbortSignal, ToolSchema
 
 from . import texts
-from .config import Config
 from .errors import CompletePromptError, PromptRegistrationError
 from .events import SystemPromptAssemble, SystemPromptChange
 from .interpolation import VARIABLE_NAME
@@ -26,8 +25,21 @@ from .types import (
     PromptContext,
     PromptSection,
     TextProvider,
+    ToolsContribution,
     ToolsProvider,
 )
+
+if TYPE_CHECKING:  # pydantic is loaded when a prompt service is mounted, not before
+    from .config import Config as PromptConfig
+
+
+class _ConfigModel:
+    """Loads the model when the kernel asks for it."""
+
+    def __get__(self, instance: object, owner: type) -> "type[PromptConfig]":
+        from .config import Config
+
+        return Config
 
 
 class _Section(msgspec.Struct, frozen=True):
@@ -36,6 +48,7 @@ class _Section(msgspec.Struct, frozen=True):
     provider: TextProvider
     complete: bool
     interpolate: bool
+    owner: str
 
 
 class _Context(msgspec.Struct, frozen=True):
@@ -53,10 +66,11 @@ class SystemPrompt(Service):
     """
 
     key: ClassVar[str] = "system_prompt"
+    Config: ClassVar[_ConfigModel] = _ConfigModel()
 
-    def __init__(self, ctx: Context, config: Config | None = None) -> None:
+    def __init__(self, ctx: Context, config: "PromptConfig | None" = None) -> None:
         super().__init__(ctx)
-        self._config = config or Config()
+        self._config = type(self).Config() if config is None else config
         self._events = ctx
 
         def changed() -> None:
@@ -96,7 +110,8 @@ class SystemPrompt(Service):
             PromptRegistrationError: The name is taken in this layer.
         """
         _check_order(name, order)
-        entry = _Section(name, order, text, complete, interpolate)
+        owner = self.ctx.fiber.name or ""
+        entry = _Section(name, order, text, complete, interpolate, owner)
         return self._sections.set(self.ctx, name, entry)
 
     def context(self, name: str, order: float, provider: TextProvider) -> Handle:
@@ -158,11 +173,14 @@ class SystemPrompt(Service):
         complete = _the_complete(sections)
         silent = not self._config.include_runtime_context or bool(self._suppressions.entries(scope))
         texts_by_name = {each.name: _text(each.provider, context) for each in sections}
+        contributions = [provider(context) for provider in tool_providers]
         assembly = PromptAssembly(
             sections=_sorted_sections(sections, texts_by_name),
             contexts=() if silent else _sorted_contexts(contexts, context),
-            tools=self._ordered_tools(tool_providers, context),
+            tools=self._ordered_tools(contributions),
             variables=values,
+            section_owners={each.name: each.owner for each in sections},
+            tool_owners={k: v for each in contributions for k, v in each.owners.items()},
         )
         assembly = await self._intercepted(assembly, context)
         if complete is not None:
@@ -195,10 +213,7 @@ class SystemPrompt(Service):
                 values[name] = _value(provider, context)
         return {**values, **given}
 
-    def _ordered_tools(
-        self, providers: list[ToolsProvider], context: AssemblyContext
-    ) -> tuple[ToolSchema, ...]:
-        contributions = [provider(context) for provider in providers]
+    def _ordered_tools(self, contributions: list[ToolsContribution]) -> tuple[ToolSchema, ...]:
         schemas = [schema for each in contributions for schema in each.schemas]
         known = {
             name

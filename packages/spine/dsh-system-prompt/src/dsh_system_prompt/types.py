@@ -30,6 +30,8 @@ class ToolsContribution(msgspec.Struct, frozen=True, kw_only=True):
     schemas: Sequence[ToolSchema]
     known_names: Sequence[str] | None = None
     """All names it knows, hidden ones too; the schemas' names by default."""
+    owners: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The plugin that registered each tool, by tool name."""
 
 
 ToolsProvider: TypeAlias = Callable[[AssemblyContext], ToolsContribution]
@@ -61,6 +63,10 @@ class PromptAssembly(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolSchema, ...] = ()
     variables: Mapping[str, str | None] = msgspec.field(default_factory=dict)
     """By name; `None` for a registered one without a value."""
+    section_owners: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The plugin that registered each section, by section name."""
+    tool_owners: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """The plugin that registered each tool, by tool name."""
 
 
 class RenderedContexts(msgspec.Struct, frozen=True, kw_only=True):

@@ -95,6 +95,7 @@ class ToolViews:
         self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
         self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
         self._cache = _ViewCache(self._view)
+        self._owners: WeakKeyDictionary[ToolDefinition, str] = WeakKeyDictionary()
 
     def register(self, ctx: Context, definition: ToolDefinition) -> Handle:
         """Make a tool visible in the caller's layer and below."""
@@ -105,7 +106,14 @@ class ToolViews:
         scope = scope_of(ctx)
         if definition.name in self._own_names(scope):
             raise _duplicate(definition.name, scope)
-        return self._tools.set(ctx, definition.name, definition)
+        handle = self._tools.set(ctx, definition.name, definition)
+        self._owners[definition] = ctx.fiber.name or ""
+        return handle
+
+    def owners(self, scope: object | None) -> dict[str, str]:
+        """The plugin that registered each tool a viewer sees."""
+        visible = self.visible(scope).items()
+        return {name: self._owners.get(definition, "") for name, definition in visible}
 
     def restrict(
         self, ctx: Context, allow: Collection[str] | None, deny: Collection[str] | None

@@ -102,6 +102,7 @@ class ToolRegistry(Service):
         return ToolsContribution(
             schemas=self.schemas(assembly.scope),
             known_names=self._views.known_names(assembly.scope),
+            owners=self._views.owners(assembly.scope),
         )
 
 
