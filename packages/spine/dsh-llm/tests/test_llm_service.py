@@ -2,10 +2,16 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import anyio
 import pytest
+from anyio import wait_all_tasks_blocked
+from anyio.lowlevel import checkpoint
+from typing_extensions import override
 
 from dsh_cordis import Context
 from dsh_llm import (
+    AbortController,
+    AbortSignal,
     AdapterDefaults,
     GenerateOptions,
     LlmAdaptersUpdated,
@@ -17,6 +23,7 @@ from dsh_llm import (
     LlmModelDiscoveryRequest,
     LlmModelInfo,
     LlmModelReasoningInfo,
+    LlmProviderInfo,
     LlmReasoningEffortInfo,
     LlmResolvedModelInfo,
     LlmService,
@@ -120,6 +127,45 @@ async def test_L49_the_policy_is_captured_at_registration(ctx: Context) -> None:
     assert code_of(lambda: llm.provider_retry_policy("c")) == "NO_ADAPTER"
 
 
+async def test_L44_lookups_get_the_signal_of_the_caller(ctx: Context) -> None:
+    signals: list[AbortSignal | None] = []
+
+    class Asking(FakeAdapter):
+        @override
+        async def resolve_model(
+            self, provider: str, model: str, signal: AbortSignal | None = None
+        ) -> LlmResolvedModelInfo:
+            signals.append(signal)
+            return await super().resolve_model(provider, model, signal)
+
+        @override
+        async def list_models(
+            self, provider: str, signal: AbortSignal | None = None
+        ) -> Sequence[LlmModelInfo]:
+            signals.append(signal)
+            return await super().list_models(provider, signal)
+
+    llm = await mounted(ctx)
+    llm.register_adapter(["a"], Asking())
+    signal = AbortController().signal
+    config = LlmCallConfig(provider="a", model="m")
+    await llm.list_models("a", signal)
+    await llm.resolve_model_info("a", "m", signal)
+    await llm.resolve_call_config(config, signal)
+    await llm.prepare_call(config, signal)
+    assert len(signals) == 4
+    assert all(seen is signal for seen in signals)
+
+
+async def test_L50_the_list_of_routes_is_a_copy_in_the_order_of_registration(ctx: Context) -> None:
+    llm = await mounted(ctx)
+    llm.register_adapter(["b", "a"], FakeAdapter(names={"b": "Bee"}))
+    listed = llm.list_providers()
+    assert listed == [LlmProviderInfo("b", "Bee"), LlmProviderInfo("a", "a")]
+    listed.clear()
+    assert len(llm.list_providers()) == 2
+
+
 async def test_L51_the_directory_follows_the_same_rules(ctx: Context) -> None:
     llm = await mounted(ctx)
     entry = LlmConfigurableProvider("p", "P", "ns", ("a",))
@@ -144,6 +190,25 @@ async def test_L52_a_listener_that_raises_neither_vetoes_nor_starves(ctx: Contex
     seen = watch(ctx, llm)
     llm.register_adapter(["a"], FakeAdapter())
     assert seen == [["a"]]
+
+
+async def test_L52_an_async_listener_that_fails_later_harms_nobody(ctx: Context) -> None:
+    llm = await mounted(ctx)
+    failed = anyio.Event()
+
+    async def broken(event: LlmAdaptersUpdated) -> None:
+        await checkpoint()
+        failed.set()
+        raise RuntimeError("listener")
+
+    ctx.on(LlmAdaptersUpdated, broken)
+    seen = watch(ctx, llm)
+    llm.register_adapter(["a"], FakeAdapter())
+    with anyio.fail_after(5):
+        await failed.wait()
+        await wait_all_tasks_blocked()
+    llm.register_adapter(["b"], FakeAdapter())
+    assert seen == [["a"], ["a", "b"]]
 
 
 async def test_L53_L54_discovery_is_offered_by_namespace(ctx: Context) -> None:

@@ -109,6 +109,29 @@ async def test_L61_a_listener_may_answer_by_itself(ctx: Context) -> None:
     assert adapter.lookups == 0
 
 
+async def test_L67_a_call_that_a_listener_answered_was_not_dispatched(ctx: Context) -> None:
+    llm = await mounted(ctx, FakeAdapter())
+
+    async def own(inner: Inner, ask: bool) -> AsyncGenerator[StreamChunk, None]:
+        if ask:
+            async for chunk in inner():
+                yield chunk
+        else:
+            inner()  # made, and never read
+            for chunk in text_script("mine"):
+                yield chunk
+
+    ctx.on(LlmStreamEvent, lambda event, next_: own(next_, event.options.model == "ask"))
+    for model, dispatched in (("ask", True), ("own", False)):
+        stream = llm.stream(options(model=model))
+        assert not stream.dispatched
+        await drain(stream)
+        assert stream.dispatched is dispatched
+    unknown = llm.stream(options(provider="nowhere", model="ask"))
+    await drain(unknown)
+    assert unknown.dispatched
+
+
 async def test_L61_a_listener_may_wrap_and_reroute_a_hand_built_request(ctx: Context) -> None:
     adapter = FakeAdapter(text_script("hi"))
     llm = await mounted(ctx, adapter)

@@ -50,7 +50,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     An error of the adapter becomes one finish; cancellation passes.
     """
 
-    __slots__ = ("_begin", "_ended", "_iterator", "_request")
+    __slots__ = ("_begin", "_begun", "_ended", "_iterator", "_request")
 
     def __init__(
         self,
@@ -59,8 +59,14 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     ) -> None:
         self._request = request
         self._begin = begin
+        self._begun = False
         self._iterator: AsyncIterator[StreamChunk] | None = None
         self._ended = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether it was read, so that the adapter's route serves the call."""
+        return self._begun
 
     @override
     def __aiter__(self) -> Self:
@@ -70,6 +76,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     async def __anext__(self) -> StreamChunk:
         if self._ended:
             raise StopAsyncIteration
+        self._begun = True
         try:
             if self._iterator is None:
                 self._iterator = await self._begin()
@@ -110,6 +117,11 @@ class LlmStream(AsyncIterator[StreamChunk]):
         self._reading = False
         self._idle: anyio.Event | None = None
         self._closing: anyio.Event | None = None
+
+    @property
+    def dispatched(self) -> bool:
+        """Whether the route was asked; if not, a listener answered and no retry policy serves."""
+        return any(stream.begun for stream in self._inner)
 
     @override
     def __aiter__(self) -> Self:
