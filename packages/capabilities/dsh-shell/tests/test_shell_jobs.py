@@ -9,15 +9,24 @@ import anyio
 import pytest
 
 import dsh_shell
-from dsh_agent import Agent
+from dsh_agent import Agent, current_initiator, with_initiator
 from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
-from dsh_cordis import Context
+from dsh_cordis import Context, task_census
 from dsh_llm import AbortController, message_text
 from dsh_session import UserMessageEvent
-from dsh_shell import Job, JobEnd, JobError, JobRegistry, JobRun, SubprocessRuntime, ToolJobsSource
+from dsh_shell import (
+    Job,
+    JobBody,
+    JobEnd,
+    JobError,
+    JobRegistry,
+    JobRun,
+    SubprocessRuntime,
+    ToolJobsSource,
+)
 from dsh_shell import job_tools as tools_plugin
 from dsh_shell.testing import group_is_alive, until, until_output
-from dsh_tools.testing import ToolBench, text_of, tool_bench
+from dsh_tools.testing import RecordingCensus, ToolBench, text_of, tool_bench
 
 
 class Gate:
@@ -169,6 +178,26 @@ async def test_C113_the_services_end_ends_all_jobs() -> None:
             jobs.start("x", "y", agent, gate)
         # Nothing of it is left in the owner.
         assert [info.label for info in agent.ctx.fiber.effects()] == []
+
+
+async def test_T129_a_job_is_no_part_of_the_call_that_began_it() -> None:
+    seen: list[object] = []
+
+    async def look(run: JobRun) -> JobEnd:
+        seen.extend([task_census.get(), current_initiator()])
+        return JobEnd(state="completed")
+
+    async with bench() as (tools, jobs, _):
+        agent = tools.agent()
+        with RecordingCensus().installed():
+            job = await with_initiator(agent, lambda: _start(jobs, agent, look))
+        await job.wait()
+    assert seen == [None, None]
+    assert job.label == "two lines"
+
+
+async def _start(jobs: JobRegistry, agent: Agent, body: JobBody) -> Job:
+    return jobs.start("x", "two\n lines ", agent, body)
 
 
 async def test_C55_a_result_job_repeats_its_output_and_a_wait_may_run_out() -> None:

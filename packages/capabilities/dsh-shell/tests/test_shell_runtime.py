@@ -215,7 +215,7 @@ async def test_field_35_C42_C123_a_child_that_holds_the_output_is_not_waited_for
 ) -> None:
     began = time.monotonic()
     async with open_runtime() as runtime:
-        end = await run_bash(runtime, f"{command}; echo $! >&2")
+        end = await run_bash(runtime, f"{command}; echo $! >&2", grace_ms=4000)
         assert time.monotonic() - began < 3
         assert (end.exit_code, end.timed_out, end.held_open) == (0, False, True)
         assert b"started" in end.stdout
