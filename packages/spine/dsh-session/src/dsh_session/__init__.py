@@ -105,7 +105,7 @@ from dsh_session.reasons import (
 )
 from dsh_session.seqs import decode_seq_ranges, encode_seq_ranges
 from dsh_session.session import Session, adopt_session_event, snapshot_session_event
-from dsh_session.store import RestoredLog, SessionConfig, SessionMeta, SessionStore
+from dsh_session.store import RestoredLog, SessionConfig, SessionGuard, SessionMeta, SessionStore
 from dsh_session.surface import SurfaceFold, SurfaceManager, SurfaceReplacement, fold_surface
 from dsh_session.vocabulary import (
     KNOWN_SESSION_EVENT_TYPES,
@@ -165,6 +165,7 @@ __all__ = [
     "SessionEventData",
     "SessionFlush",
     "SessionForkError",
+    "SessionGuard",
     "SessionHeader",
     "SessionId",
     "SessionMeta",

@@ -85,6 +85,11 @@ class ToolCallRecovery:
         """Calls without a result, in the order in which they were announced."""
         return tuple(self._pending)
 
+    def started(self, call_id: CallId) -> bool:
+        """Whether an open call was dispatched; false for one that is not open."""
+        call = self._pending.get(call_id)
+        return call is not None and call.call_seq is not None
+
     def observe(self, event: SessionEvent) -> None:
         """Take one committed event into account."""
         match event.data:

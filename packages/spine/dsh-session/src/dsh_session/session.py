@@ -49,6 +49,10 @@ def system_now_ms() -> int:
 class SessionObserver(Protocol):
     """Where a session that lives in a store announces its events."""
 
+    def admit(self, session: "Session", event: SessionEvent) -> None:
+        """The event is about to be committed and breaks no rule of the log; raise to refuse it."""
+        ...
+
     def committed(self, session: "Session", event: SessionEvent) -> None:
         """The event is in the log. Must not raise."""
         ...
@@ -271,6 +275,8 @@ class Session:
             reason = "the tagged marker is written by forking only"
             raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
         change = self.surface.check(event)
+        if self.observer is not None:
+            self.observer.admit(self, event)
         self._events.append(event)
         self._view = None
         if change is not None:

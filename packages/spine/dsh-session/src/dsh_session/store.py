@@ -4,7 +4,7 @@ Upstream: packages/session/session/src/index.ts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -51,6 +51,10 @@ class RestoredLog(msgspec.Struct, frozen=True, kw_only=True):
     inherited_event_count: int = 0
 
 
+SessionGuard: TypeAlias = Callable[[Session, SessionEvent], None]
+"""Looks at an event that is about to be appended to a live session, and raises to refuse it."""
+
+
 class _Entry:
     """One live session: where it announces, and how far it is."""
 
@@ -66,6 +70,10 @@ class _Entry:
         self.announcing = False
         self.leaving = False
         self.handle: Handle | None = None
+
+    def admit(self, session: Session, event: SessionEvent) -> None:
+        for guard in self.store.guards():
+            guard(session, event)
 
     def committed(self, session: Session, event: SessionEvent) -> None:
         self.home.emit(SessionEventAppended(session=session, event=event), target=self.target)
@@ -88,7 +96,30 @@ class SessionStore(Service):
         self._home = ctx
         self._live: dict[SessionId, _Entry] = {}
         self._minted = 0
+        self._guards: dict[object, SessionGuard] = {}
         ctx.effect(lambda: self._close, label="live sessions")
+
+    def guard(self, guard: SessionGuard) -> Handle:
+        """Ask `guard` before each append to a live session. An effect of the calling context.
+
+        It is called last, when nothing but it can refuse the event, and must not append itself.
+        What it raises is raised to the one who appends; the log is as before.
+        """
+        key = object()  # the same function may be registered twice
+
+        def begin() -> Callable[[], None]:
+            self._guards[key] = guard
+
+            def end() -> None:
+                self._guards.pop(key, None)
+
+            return end
+
+        return self.ctx.effect(begin, label="session guard")
+
+    def guards(self) -> Sequence[SessionGuard]:
+        """The guards, in the order of their registration."""
+        return tuple(self._guards.values())
 
     def prepare(
         self,
