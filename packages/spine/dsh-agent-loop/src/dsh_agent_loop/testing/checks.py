@@ -1,7 +1,7 @@
 """What must hold for the log and the events of an agent, whatever happened to it."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from dsh_agent import (
     Agent,
@@ -26,6 +26,7 @@ from dsh_session import (
     AssistantMessageEvent,
     Session,
     SessionEvent,
+    SessionHeader,
     StepEnd,
     StepStart,
     ToolCallEvent,
@@ -36,6 +37,8 @@ from dsh_session import (
     encode_event,
 )
 from dsh_session_projection import ProjectionDefinition
+
+S = TypeVar("S")
 
 
 def log_problems(events: Sequence[SessionEvent], *, open_end: bool = False) -> list[str]:
@@ -143,18 +146,29 @@ def view_problems(ctx: Context, session: Session) -> list[str]:
         "header": (session.request_header(), fresh.request_header()),
         "context": (session.request_context(), fresh.request_context()),
     }
-    units: tuple[ProjectionDefinition[Any], ...]  # each unit has a state type of its own
-    units = (inbox_unit, model_selection_unit, turn_boundary_unit)
-    for unit in units:
-        state: object = unit.init(session.header, session.inherited_event_count)
-        for event in events:
-            state = unit.apply(state, event)
-        pairs[unit.key] = (ctx.session_projections.state_of(session, unit.key), state)
+    for unit in (_Fold(inbox_unit), _Fold(model_selection_unit), _Fold(turn_boundary_unit)):
+        live = ctx.session_projections.state_of(session, unit.key)
+        pairs[unit.key] = (live, unit.of(session.header, events))
     problems = [
         f"the live {name} differ from the log's" for name, (a, b) in pairs.items() if a != b
     ]
     request = request_messages(fresh.derive_messages())
     return problems + [f"the next request: {problem}" for problem in request_problems(request)]
+
+
+class _Fold:
+    """Folds a log with a unit whose state type does not matter."""
+
+    def __init__(self, unit: ProjectionDefinition[S]) -> None:
+        self.key = unit.key
+
+        def fold(header: SessionHeader, events: Sequence[SessionEvent]) -> object:
+            state = unit.init(header, 0)
+            for event in events:
+                state = unit.apply(state, event)
+            return state
+
+        self.of = fold
 
 
 class EventJudge:

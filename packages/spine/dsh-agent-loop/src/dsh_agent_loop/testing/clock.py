@@ -7,7 +7,7 @@ import anyio
 
 
 class ManualClock:
-    """Give it to the loop with `ctx.provide("clock", ManualClock())`, before the loop is mounted."""
+    """`ctx.provide("clock", ManualClock())`, before the loop is mounted."""
 
     def __init__(self) -> None:
         self._now_s = 0.0

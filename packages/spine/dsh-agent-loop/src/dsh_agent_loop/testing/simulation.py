@@ -106,7 +106,7 @@ class _Simulation:
         self._crash_count = 0
         self._ctx: Context
         self._judge: EventJudge
-        # Every story has a temper of its own: patient users see whole turns, others only beginnings.
+        # Each story has a temper of its own: where users are patient, whole turns happen.
         self._user_rate = self._mischief.dice.choice((0.01, 0.03, 0.1))
         self._refusals = self._mischief.dice.choice((0.0, 0.0, 0.02, 0.2))
         self._cap = self._mischief.dice.randrange(1, 5)
