@@ -7,6 +7,7 @@ the extra `otel`) makes OpenTelemetry spans.
 
 from dsh_llm.accumulator import AssistantStreamAccumulator
 from dsh_llm.adapter import AsyncClosable, LlmAdapter
+from dsh_llm.answer import Answer, collect
 from dsh_llm.assembler import BlockAssembler
 from dsh_llm.blocks import (
     Block,
@@ -181,6 +182,7 @@ __all__ = [
     "AdapterDefaults",
     "AdapterHandle",
     "AlwaysRetryPolicy",
+    "Answer",
     "AnyFinish",
     "AnyRecord",
     "AnySource",
@@ -292,6 +294,7 @@ __all__ = [
     "call_config_equals",
     "chunk_from_json",
     "chunk_has_visible_text",
+    "collect",
     "create_assistant_message",
     "create_developer_message",
     "create_message",
