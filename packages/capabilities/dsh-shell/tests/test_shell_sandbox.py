@@ -274,6 +274,26 @@ async def test_C59_settings_of_the_kernel_cannot_be_changed(workspace: Path) -> 
 
 
 @needs_bubblewrap
+async def test_C59_the_whole_system_as_workspace_does_not_uncover_processes(
+    workspace: Path,
+) -> None:
+    async with bench(workspace, "workspace-write", sandbox={"mode": "workspace-write"}) as b:
+        agent = b.tools.agent(cwd="/")
+        script = f"ls -d /proc/{os.getpid()}; echo x > {workspace}/f"
+        given = {"command": script, "description": "d"}
+        result = await b.tools.run_as(agent, "bash", **given)
+        assert "No such file" in text_of(result)
+        assert (workspace / "f").exists()
+
+
+@needs_bubblewrap
+async def test_C43_C59_a_confined_command_cannot_look_into_the_host(workspace: Path) -> None:
+    async with bench(workspace, "workspace-write") as b:
+        result = await b.bash(f"cat /proc/{os.getpid()}/environ && echo read")
+        assert text_of(result).endswith("[exit code: 1]")
+
+
+@needs_bubblewrap
 async def test_C59_a_confined_command_sees_its_own_processes_only(workspace: Path) -> None:
     async with bench(workspace, "workspace-write") as b:
         result = await b.bash(f"kill -0 {os.getpid()} 2>&1 || ls -d /proc/[0-9]* | wc -l")

@@ -38,10 +38,8 @@ class Bubblewrap:
 
     def confine(self, argv: Sequence[str], policy: Policy) -> "WrappedCommand":
         """Wrap a command; `usable` was asked before."""
-        writable: list[str] = []
-        for folder in writable_folders(policy):
-            writable += ["--bind", folder, folder]
-        return WrappedCommand([*_frame(self._program or PROGRAM, writable), "--", *argv])
+        folders = writable_folders(policy)
+        return WrappedCommand([*_frame(self._program or PROGRAM, folders), "--", *argv])
 
 
 class WrappedCommand:
@@ -64,18 +62,20 @@ class WrappedCommand:
         return failed and any(text in end.stderr + end.stdout for text in _DENIALS)
 
 
-def _frame(program: str, writable: Sequence[str]) -> list[str]:
-    # The devices come before the writable folders, which must not be covered by them. No session
-    # of its own: the command stays in the group that is signalled.
+def _frame(program: str, folders: Sequence[str]) -> list[str]:
     # Root may write settings of the kernel without any capability, and bubblewrap covers those only
     # where their folders are writable.
     covered = [("--ro-bind-try", path, path) for path in _KERNEL_SETTINGS]
+    # Devices and processes come behind the whole and before its writable parts, so that none of
+    # these covers another.
+    whole = "--bind" if "/" in folders else "--ro-bind"
+    parts = [("--bind", folder, folder) for folder in folders if folder != "/"]
     return [
         program,
+        # No session of its own: the command stays in the group that is signalled.
         *("--die-with-parent", "--unshare-pid", "--unshare-ipc"),
         # Where the host runs as root, the command would be free to mount all of it writable again.
         *("--unshare-user-try", "--cap-drop", "ALL"),
-        *("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"),
-        *(argument for cover in covered for argument in cover),
-        *writable,
+        *(whole, "/", "/", "--dev", "/dev", "--proc", "/proc"),
+        *(argument for mount in (*covered, *parts) for argument in mount),
     ]
