@@ -1,12 +1,14 @@
 """Registration and assembly."""
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from dsh_cordis import Context, Next, create_scope
+from dsh_cordis import ConfigError, Context, Next, create_scope
 from dsh_llm import RuntimeContextSource, SnapshotSection, ToolSchema, message_text
 from dsh_system_prompt import (
     AssemblyContext,
@@ -330,3 +332,18 @@ def test_texts_for_the_model_change_on_purpose_only() -> None:
         "The facts of this session that were given earlier no longer apply, and there are no new "
         "ones."
     )
+
+
+async def test_configuration_is_checked_although_its_model_is_loaded_late() -> None:
+    async with Context() as ctx:
+        with pytest.raises(ConfigError) as caught:
+            await ctx.plugin(SystemPrompt, {"persona": 3, "tool_order": ["a"]})
+        assert {path for path, _ in caught.value.problems} == {"persona", "tool_order"}
+        await ctx.plugin(SystemPrompt, {"persona": "Be brief.", "include_harness_identity": False})
+        assert render_prompt(await ctx.system_prompt.assemble(None)) == "Be brief."
+
+
+def test_importing_loads_no_pydantic() -> None:
+    code = "import sys, dsh_system_prompt; print('pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

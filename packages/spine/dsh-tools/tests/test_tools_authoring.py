@@ -429,6 +429,12 @@ def test_griffe_is_loaded_only_for_docstrings_that_describe_parameters() -> None
     assert done.stdout == "False\n"
 
 
+def test_importing_loads_neither_pydantic_nor_griffe() -> None:
+    code = "import sys, dsh_tools; print([m for m in ('pydantic', 'griffe') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 async def test_T33_a_body_may_use_what_is_assigned_after_the_decoration() -> None:
     @tool
     async def later() -> str:

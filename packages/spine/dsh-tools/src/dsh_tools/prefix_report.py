@@ -88,11 +88,11 @@ class PrefixReport(Service):
         if before is None:
             return
         # The two events carry one half each; the other half is as it was.
-        replace = msgspec.structs.replace
         if isinstance(data, SystemMessageEvent):
-            watched.logged = replace(after, tools=before.tools)
+            kept = {"tools": before.tools, "tool_owners": before.tool_owners}
         else:
-            watched.logged = replace(after, sections=before.sections)
+            kept = {"sections": before.sections, "section_owners": before.section_owners}
+        watched.logged = msgspec.structs.replace(after, **kept)
         changes = compare_prefixes(before, watched.logged)
         if changes:
             entry = PrefixEntry(seq=event.event.seq, time=event.event.time, changes=changes)
@@ -130,5 +130,9 @@ def _as_sent(prefix: PromptPrefix, text: str) -> PromptPrefix:
     return msgspec.structs.replace(prefix, sections={"(the whole prompt)": sent})
 
 
-apply = PrefixReport
+def apply(ctx: Context) -> None:
+    """Provide `ctx.prefix_report`."""
+    PrefixReport(ctx)
+
+
 name = "prefix-report"
