@@ -45,6 +45,7 @@ from dsh_llm import (
     create_user_message,
 )
 from dsh_session import (
+    AssistantAttempt,
     AssistantMessageEvent,
     Completed,
     RequestHeader,
@@ -67,6 +68,7 @@ from dsh_session import (
     interrupted_turn_closers,
 )
 from dsh_session_jsonl import JsonlStore
+from dsh_session_projection import ProjectionDefinition, SessionProjectionRegistry
 
 ID: Final = SessionId("bench")
 HEADER: Final = SessionHeader(id=ID, created_at=0, cwd="/srv/bench", delegation_depth=0)
@@ -435,6 +437,56 @@ async def _turns(folder: Path, rounds: int) -> Row:
     return Row("a durable turn", "encode dicts, write, sync", times[0] / times[1], 1.5)
 
 
+async def lasting(folder: Path, attempts: int) -> Row:
+    """A whole life against its first half: attempts of 200 chunks, stored, with projections."""
+    await anyio.Path(folder).mkdir()
+    half = await _life(folder / "half", attempts // 2)
+    whole = await _life(folder / "whole", attempts)
+    what = f"{attempts:,} attempts of 200 chunks, stored, three projections"
+    return Row(what, "half of them", whole / half, 2.5)
+
+
+async def _life(folder: Path, attempts: int) -> float:
+    async with Context() as ctx:
+        _ = ctx.plugin(SessionStore)
+        _ = ctx.plugin(SessionProjectionRegistry)
+        _ = ctx.plugin(dsh_session_jsonl, {"root": folder, "compression": "none"})
+        await ctx.settled()
+        for key in ("one", "two", "three"):
+            ctx.session_projections.register(counting(key))
+        session = ctx.sessions.prepare(ID)
+        async with await ctx.session_persistence.create(session.header):
+            ctx.sessions.enter(session)
+            ctx.sessions.announce(session)
+            started = time.perf_counter()
+            for turn in range(1, attempts + 1):
+                append_attempt(session, turn)
+                if turn % 50 == 0:
+                    await ctx.sessions.flush(session)
+            await ctx.sessions.flush(session)
+            return time.perf_counter() - started
+
+
+def append_attempt(session: Session, turn: int) -> None:
+    """A turn of one attempt that left no message."""
+    chunks: list[StreamChunk] = [BlockStart(0, "text")]
+    chunks += (TextDelta(0, "word ") for _ in range(199))
+    session.append(TurnStart(turn=turn))
+    session.append(StepStart(turn=turn, step=1))
+    session.append(AssistantAttempt(turn=turn, step=1, stream=stream_of(chunks)))
+    session.append(StepEnd(turn=turn, step=1))
+    session.append(TurnEnd(turn=turn, reason=Completed()))
+
+
+def counting(key: str) -> ProjectionDefinition[int]:
+    """Counts turns."""
+
+    def count(state: int, event: SessionEvent) -> int:
+        return state + 1 if isinstance(event.data, TurnEnd) else state
+
+    return ProjectionDefinition(key=key, state_version=1, init=lambda *_: 0, apply=count)
+
+
 def table(rows: Sequence[Row]) -> str:
     """The rows as Markdown."""
     lines = ["| what | beside | ratio | target | |", "|---|---|---|---|---|"]
@@ -455,6 +507,7 @@ def main(arguments: Sequence[str]) -> None:
         path = store(folder / "long", session_of(n).events)
         rows += opening(path, folder / "long", n, rounds)
         rows += resuming(folder / "resume", turns, rounds * 2)
+        rows.append(anyio.run(lasting, folder / "life", 100 if quick else 5_000))
         rows += anyio.run(writing, folder, 1 if quick else 8)
     sys.stdout.write(table(rows) + "\n")
 
