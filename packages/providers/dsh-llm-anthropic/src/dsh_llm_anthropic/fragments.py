@@ -25,19 +25,32 @@ Role = Literal["user", "assistant", "system"]
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """What a message adds to the turn of its role."""
+    """What a message adds to the turn of its role, as the turn that it is when it stands alone."""
 
     role: Role
-    results: tuple[bytes, ...] = ()
-    """Encoded tool results; they stand before all else in their turn."""
-    content: tuple[bytes, ...] = ()
-    """Encoded blocks of any other kind."""
-    call_ids: tuple[str, ...] = ()
-    """Ids of its calls that no request can carry as they are."""
+    turn: bytes = b""
+    """Empty for a message that this protocol leaves out."""
+    is_result: bool = False
+    """Holds a tool result; results stand before all else in their turn."""
+    odd_ids: bool = False
+    """Holds a call id that cannot be sent as it is."""
+
+    def blocks(self) -> bytes:
+        """The encoded blocks, separated by commas."""
+        return self.turn[len(_HEADS[self.role]) : -len(TURN_END)]
 
 
-NOTHING = Fragment("user")
-"""Of a message that this protocol leaves out."""
+TURN_END = b"]}"
+_HEADS: Mapping[Role, bytes] = {
+    "user": b'{"role":"user","content":[',
+    "assistant": b'{"role":"assistant","content":[',
+    "system": b'{"role":"system","content":[',
+}
+
+
+def turn_of(role: Role, blocks: Sequence[bytes]) -> bytes:
+    """A turn of encoded blocks; empty without any."""
+    return _HEADS[role] + b",".join(blocks) + TURN_END if blocks else b""
 
 
 class Encoder:
@@ -64,18 +77,19 @@ class Encoder:
             case "tool":
                 return _result(message, sent_id)
             case "user":
-                return Fragment("user", content=_texts(message))
+                return Fragment("user", turn_of("user", _texts(message)))
             case "system":
                 prompt = message_text(message)
-                return Fragment("system", content=() if is_blank(prompt) else (_text(prompt),))
+                blocks = () if is_blank(prompt) else (_text(prompt),)
+                return Fragment("system", turn_of("system", blocks))
             case _:
                 # A developer message tells of tool changes, which no profile here declares.
-                return NOTHING
+                return Fragment("user")
 
     def _assistant(self, message: RequestMessage, sent_id: Callable[[str], str]) -> Fragment:
         entries = usable_entries(message, self._model)
         content: list[bytes] = []
-        odd: list[str] = []
+        odd = False
         for position, block in enumerate(message.content):
             match block:
                 case TextBlock(text=text) if not is_blank(text):
@@ -85,11 +99,10 @@ class Encoder:
                     content += self._thinking(text, entry)
                 case ToolCallBlock(id=call_id):
                     content.append(_call(block, sent_id))
-                    if not NAMES.fits(call_id):
-                        odd.append(call_id)
+                    odd = odd or not NAMES.fits(call_id)
                 case _:
                     pass
-        return Fragment("assistant", content=tuple(content), call_ids=tuple(odd))
+        return Fragment("assistant", turn_of("assistant", content), odd_ids=odd)
 
     def _thinking(self, text: str, entry: Entry | None) -> list[bytes]:
         if entry is not None and "redactedData" in entry:
@@ -140,11 +153,6 @@ def _result(message: RequestMessage, sent_id: Callable[[str], str]) -> Fragment:
     texts = _texts(message) or (_text(NO_OUTPUT),)
     head = {"type": "tool_result", "tool_use_id": sent_id(call_id)}
     tail = b',"is_error":true}' if failed else b"}"
-    block = encoded(head)[:-1] + b',"content":' + joined(texts) + tail
-    odd = () if NAMES.fits(call_id) else (call_id,)
-    return Fragment("user", results=(block,), call_ids=odd)
-
-
-def joined(items: Sequence[bytes]) -> bytes:
-    """A JSON list of encoded items."""
-    return b"[" + b",".join(items) + b"]"
+    block = encoded(head)[:-1] + b',"content":[' + b",".join(texts) + b"]" + tail
+    odd = not NAMES.fits(call_id)
+    return Fragment("user", turn_of("user", (block,)), is_result=True, odd_ids=odd)

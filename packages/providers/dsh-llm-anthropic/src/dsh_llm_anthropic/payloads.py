@@ -102,7 +102,11 @@ _KNOWN = frozenset(
         "message",
     }
 )
-_DECODER = msgspec.json.Decoder(Payload)
+decode_fast = msgspec.json.Decoder(Payload).decode
+"""Decodes a payload of the usual shape; raises for any other, which `read_payload` may still take.
+
+A payload without `type`, or of type `error`, is none, whatever its shape.
+"""
 
 
 def read_payload(
@@ -116,7 +120,7 @@ def read_payload(
     """
     if event != "error" and not document:
         try:
-            payload = _DECODER.decode(data)
+            payload = decode_fast(data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # the tolerant way below decides
         else:

@@ -4,19 +4,22 @@ Upstream: packages/llm/llm-anthropic/src/request.ts.
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 from dsh_brand import encode_json, is_blank, scrub_surrogates
 from dsh_llm import GenerateOptions, LlmError, RequestMessage, ToolSchema, codes, leading_prompt
 from dsh_llm_http import ModelFacts
 from dsh_llm_http.identity import IdentityCache
-from dsh_llm_http.wire import check_effort, encoded, encoded_number
+from dsh_llm_http.wire import body_of, check_effort, encoded, encoded_number
 
 from .call_ids import CallIds
-from .fragments import NAMES, Encoder, Fragment, joined
+from .fragments import NAMES, Encoder, Fragment
 from .routes import MIN_BUDGET_TOKENS, OFF, Effort, Route
-from .turns import Turn, turns_of
+from .turns import Turn, encoded_turn, turns_of
 
 _TOOLS_KEPT = 1024
+_MODELS_KEPT = 8
+_odd_ids = attrgetter("odd_ids")
 _MARKS = {
     "none": b"",
     "short": b',"cache_control":{"type":"ephemeral"}',
@@ -30,7 +33,8 @@ class BodyBuilder:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._mark = _MARKS[route.cache_retention]
-        self._messages: IdentityCache[RequestMessage, tuple[str, Fragment]] = IdentityCache()
+        self._messages: dict[str, IdentityCache[RequestMessage, Fragment]] = {}
+        """By model: what may be sent back depends on it."""
         self._tools: dict[int, tuple[ToolSchema, bytes]] = {}
 
     def build(self, options: GenerateOptions) -> bytes:
@@ -44,21 +48,21 @@ class BodyBuilder:
         max_tokens = options.max_tokens or facts.max_tokens or self._route.default_max_tokens
         check_effort(options, self._route, facts)
         prompt, messages = self._conversation(options, facts)
-        fields = [b'"model":' + encoded(options.model), b'"max_tokens":%d' % max_tokens]
+        head = [b'"model":' + encoded(options.model), b'"max_tokens":%d' % max_tokens]
         if not is_blank(prompt):
             block = encoded({"type": "text", "text": prompt})
-            fields.append(b'"system":[' + block[:-1] + self._mark + b"}]")
-        fields.append(b'"messages":' + messages)
+            head.append(b'"system":[' + block[:-1] + self._mark + b"}]")
+        tail: list[bytes] = []
         if options.tools:
             tools = [self._tool(tool) for tool in options.tools]
             tools[-1] = tools[-1][:-1] + self._mark + b"}"
-            fields.append(b'"tools":' + joined(tools))
-        fields += _thinking(options, self._route, max_tokens)
+            tail.append(b'"tools":[' + b",".join(tools) + b"]")
+        tail += _thinking(options, self._route, max_tokens)
         if options.temperature is not None:
-            fields.append(b'"temperature":' + encoded_number(options.temperature))
+            tail.append(b'"temperature":' + encoded_number(options.temperature))
         if options.stop:
-            fields.append(b'"stop_sequences":' + encoded(_checked_stop(options.stop)))
-        return b"{" + b",".join([*fields, b'"stream":true']) + b"}"
+            tail.append(b'"stop_sequences":' + encoded(_checked_stop(options.stop)))
+        return body_of(head, messages, [*tail, b'"stream":true'])
 
     def _conversation(self, options: GenerateOptions, facts: ModelFacts) -> tuple[str, bytes]:
         if facts.system_prompt_in_history:
@@ -71,31 +75,31 @@ class BodyBuilder:
         return prompt, self._history(turns_of(self._fragments(rest, options.model)) or [])
 
     def _history(self, turns: Sequence[Turn]) -> bytes:
-        last_user = max(
-            (number for number, turn in enumerate(turns) if turn.role == "user"), default=-1
-        )
-        marks = (self._mark if number == last_user else b"" for number in range(len(turns)))
-        return joined([turn.encoded(mark) for turn, mark in zip(turns, marks, strict=True)])
+        encoded = [turn[0].turn if len(turn) == 1 else encoded_turn(turn) for turn in turns]
+        if self._mark:
+            last = max(
+                (number for number, turn in enumerate(turns) if turn[0].role == "user"),
+                default=None,
+            )
+            if last is not None:
+                encoded[last] = encoded_turn(turns[last], self._mark)
+        return b",".join(encoded)
 
     def _fragments(self, messages: Sequence[RequestMessage], model: str) -> list[Fragment]:
+        cache = self._messages.get(model)
+        if cache is None:
+            if len(self._messages) >= _MODELS_KEPT:
+                self._messages.clear()
+            cache = self._messages[model] = IdentityCache()
         encoder = Encoder(model, self._route.unsigned_thinking)
-        fragments = [self._fragment(encoder, message, model) for message in messages]
-        if not any(fragment.call_ids for fragment in fragments):
-            return fragments
-        # Which id stands for one that cannot be sent depends on all ids of the request.
-        sent_id = CallIds(messages).sent
-        return [
-            encoder.fragment(message, sent_id) if fragment.call_ids else fragment
-            for message, fragment in zip(messages, fragments, strict=True)
-        ]
-
-    def _fragment(self, encoder: Encoder, message: RequestMessage, model: str) -> Fragment:
-        known = self._messages.get(message)
-        if known is not None and known[0] == model:
-            return known[1]
-        fragment = encoder.fragment(message, _as_it_is)
-        self._messages.set(message, (model, fragment))
-        return fragment
+        found = cache.all(messages, lambda message: encoder.fragment(message, _as_it_is))
+        if any(map(_odd_ids, found)):
+            # Which id stands for one that cannot be sent depends on all ids of the request.
+            sent_id = CallIds(messages).sent
+            for number, message in enumerate(messages):
+                if found[number].odd_ids:
+                    found[number] = encoder.fragment(message, sent_id)
+        return found
 
     def _tool(self, tool: ToolSchema) -> bytes:
         known = self._tools.get(id(tool))

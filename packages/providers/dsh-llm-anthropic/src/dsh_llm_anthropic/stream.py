@@ -5,6 +5,8 @@ Upstream: packages/llm/llm-anthropic/src/stream.ts.
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from dsh_brand import scrub_surrogates
 from dsh_llm import (
     ErrorFinish,
@@ -18,7 +20,7 @@ from dsh_llm import (
 from dsh_llm_http import Frame
 from dsh_llm_http.failing import StreamFinishes
 
-from .payloads import Block, Delta, Payload, ProviderFault, read_payload
+from .payloads import Block, Delta, Payload, ProviderFault, decode_fast, read_payload
 from .replay import envelope
 from .tracks import CallTrack, TextTrack, ThinkingTrack, Track, call_id
 from .usage import UsageCounts
@@ -64,9 +66,16 @@ class ChunkTranslator:
         Raises:
             LlmError: `MALFORMED_RESPONSE`, or `STREAM_CLOSED` for an end mark that comes early.
         """
-        if frame.data[:1] != b"{" and frame.data.strip() == b"[DONE]":
-            return self.end()  # of a proxy that speaks both protocols
-        payload = read_payload(frame.data, event=frame.event, document=frame.document)
+        payload: Payload | ProviderFault
+        try:
+            payload = decode_fast(frame.data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if frame.data.strip() == b"[DONE]":
+                return self.end()  # of a proxy that speaks both protocols
+            payload = read_payload(frame.data, event=frame.event, document=frame.document)
+        else:
+            if payload.type is None or payload.type == "error" or frame.event == "error":
+                payload = read_payload(frame.data, event=frame.event, document=frame.document)
         if isinstance(payload, ProviderFault):
             return self._fail(payload)
         out: list[StreamChunk] = []
@@ -156,17 +165,17 @@ class ChunkTranslator:
         track = self._tracks.get(index)
         if track is None:
             track = self._unannounced(index, delta, out)
-        match track:
-            case TextTrack() if delta.type == "text_delta":
+        kind = delta.type
+        if isinstance(track, TextTrack):
+            if kind == "text_delta":
                 self._add_text(track, delta.text, out)
-            case ThinkingTrack() if delta.type == "thinking_delta":
+        elif isinstance(track, ThinkingTrack):
+            if kind == "thinking_delta":
                 track.add(delta.thinking or "", out)
-            case ThinkingTrack() if delta.type == "signature_delta" and delta.signature:
+            elif kind == "signature_delta" and delta.signature:
                 track.signature = scrub_surrogates(delta.signature)
-            case CallTrack() if delta.type == "input_json_delta":
-                track.add(delta.partial_json or "", out)
-            case _:
-                pass
+        elif track is not None and kind == "input_json_delta":
+            track.add(delta.partial_json or "", out)
 
     def _unannounced(self, index: int | None, delta: Delta, out: list[StreamChunk]) -> Track | None:
         """The block of a delta that no start announced; its words would be lost otherwise."""

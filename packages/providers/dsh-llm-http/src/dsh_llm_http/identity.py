@@ -1,6 +1,7 @@
 """A cache by identity that keeps nothing alive."""
 
 import weakref
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -20,6 +21,23 @@ class IdentityCache(Generic[K, V]):
         """The value of this very object."""
         entry = self._entries.get(id(key))
         return entry[1] if entry is not None and entry[0]() is key else None
+
+    def all(self, keys: Iterable[K], make: Callable[[K], V]) -> list[V]:
+        """The values of many objects, made and remembered where there is none yet.
+
+        One loop without calls: a long history asks for thousands with each request.
+        """
+        entry_of = self._entries.get
+        found: list[V] = []
+        for key in keys:
+            entry = entry_of(id(key))
+            if entry is not None and entry[0]() is key:
+                found.append(entry[1])
+            else:
+                value = make(key)
+                self.set(key, value)
+                found.append(value)
+        return found
 
     def set(self, key: K, value: V) -> None:
         """Remember the value."""

@@ -73,8 +73,9 @@ class Framer:
                 return []
             data = bytes(self._buffer)
             self._buffer.clear()
-        self._buffer += self._with_lf(data)
-        return self._cut()
+        if self._drop_lf or b"\r" in data:
+            data = self._with_lf(data)
+        return self._cut(data)
 
     def finish(self) -> list[Frame]:
         """The frames that the end of the body completes: a JSON document, or none.
@@ -125,27 +126,33 @@ class Framer:
             self._drop_lf = False
             if data[:1] == b"\n":
                 data = data[1:]
-        if b"\r" not in data:
-            return data
         self._drop_lf = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _cut(self) -> list[Frame]:
+    def _cut(self, data: bytes) -> list[Frame]:
+        if self._buffer:
+            # Grown in place and searched once: an event in many reads costs no more than its size.
+            self._buffer += data
+            if self._buffer.find(b"\n\n", self._searched) < 0:
+                self._check_size(len(self._buffer))
+                self._searched = len(self._buffer) - 1
+                return []
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        *blocks, rest = data.split(b"\n\n")
+        if len(data) > EVENT_LIMIT_BYTES:
+            for block in (*blocks, rest):
+                self._check_size(len(block))
+        if rest:
+            self._buffer += rest
+            self._searched = len(rest) - 1
         frames: list[Frame] = []
-        buffer = self._buffer
-        start = 0
-        end = buffer.find(b"\n\n", self._searched)
-        while end >= 0:
-            self._check_size(end - start)
-            frame = _parse(bytes(buffer[start:end]))
-            if frame is not None:
+        for block in blocks:
+            # Nearly every event is one data line with an object.
+            if block[:7] == b"data: {" and b"\n" not in block:
+                frames.append(Frame(block[6:]))
+            elif (frame := _parse(block)) is not None:
                 frames.append(frame)
-            start = end + 2
-            end = buffer.find(b"\n\n", start)
-        if start:
-            del buffer[:start]
-        self._check_size(len(buffer))
-        self._searched = max(0, len(buffer) - 1)
         return frames
 
     def _check_size(self, size: int) -> None:
@@ -166,9 +173,11 @@ class Framer:
 
 
 def _parse(block: bytes) -> Frame | None:
-    # Nearly every event is one data line.
-    if block.startswith(b"data:") and b"\n" not in block:
-        return _frame(block[6:] if block[5:6] == b" " else block[5:], "")
+    # What is left is nearly always an event's name and one data line.
+    if block[:7] == b"event: " and block.count(b"\n") == 1:
+        head, _, tail = block.partition(b"\n")
+        if tail[:7] == b"data: {":
+            return Frame(tail[6:], head[7:].decode("utf-8", "replace"))
     data: list[bytes] = []
     event = ""
     for line in block.split(b"\n"):

@@ -14,7 +14,7 @@ class GrowingText:
 
     def add(self, text: str) -> str:
         """Take a piece in; what of it can be sent on now."""
-        if self._half or not text.isascii():
+        if not text.isascii() or self._half:
             text = self._half + text
             self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
             text = scrub_surrogates(text[:-1] if self._half else text)

@@ -6,22 +6,35 @@ else of this package.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
+from importlib.util import find_spec
 from ipaddress import ip_address
 from typing import TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
+from urllib.request import getproxies
 
 import anyio
+import httpcore
 import httpx
+from anyio.lowlevel import current_token
 
 from dsh_llm import LlmError, codes
 
 from .engine import Guard, HttpRequest
+from .network import JoiningTransport
 
 T = TypeVar("T")
 
 _CLOSE_GRACE_S = 2.0
 _DRAIN_GRACE_S = 0.1
-_FAULTS = (httpx.HTTPError, httpx.StreamError, OSError, anyio.BrokenResourceError)
+_FAULTS = (
+    httpx.HTTPError,
+    httpx.StreamError,
+    httpcore.NetworkError,
+    httpcore.ProtocolError,
+    httpcore.UnsupportedProtocol,
+    OSError,
+    anyio.BrokenResourceError,
+)
 
 
 def shown_endpoint(url: str) -> str:
@@ -40,9 +53,15 @@ def is_loopback(url: str) -> bool:
 
 
 class HttpxEngine:
-    """httpx clients, made when first needed: loopback endpoints go around configured proxies."""
+    """httpx clients, made when first needed: loopback endpoints go around configured proxies.
 
-    def __init__(self) -> None:
+    Args:
+        fast: Use the transport of the extra `fast`, which works on asyncio only; by default it is
+            used where it is installed and works.
+    """
+
+    def __init__(self, *, fast: bool | None = None) -> None:
+        self._fast = fast
         self._clients: dict[bool, httpx.AsyncClient] = {}
 
     async def open(self, request: HttpRequest, guard: Guard) -> "HttpxReply":
@@ -73,11 +92,26 @@ class HttpxEngine:
         client = self._clients.get(proxied)
         if client is None:
             client = self._clients[proxied] = httpx.AsyncClient(
+                transport=self._transport(proxied=proxied),
                 trust_env=proxied,
                 follow_redirects=False,
                 limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
             )
         return client
+
+    def _transport(self, *, proxied: bool) -> httpx.AsyncBaseTransport | None:
+        if proxied and getproxies():
+            return None  # httpx knows how to go through them
+        if self._fast is not False and _fast_is_possible():
+            from .fast import FastTransport  # of an optional package
+
+            return FastTransport()
+        return JoiningTransport()
+
+
+def _fast_is_possible() -> bool:
+    on_asyncio = "asyncio" in current_token().backend_class.__module__
+    return on_asyncio and find_spec("httpx_aiohttp") is not None
 
 
 class HttpxReply:
@@ -148,7 +182,7 @@ class HttpxReply:
 async def _translated(endpoint: str, idle_s: float, wait: Callable[[], Awaitable[T]]) -> T:
     try:
         return await wait()
-    except httpx.TimeoutException as error:
+    except (httpx.TimeoutException, httpcore.TimeoutException) as error:
         message = f"no answer from {endpoint} within {idle_s:g} s"
         raise LlmError(message, codes.TIMEOUT, cause=error) from error
     except _FAULTS as error:

@@ -20,6 +20,7 @@ from dsh_llm_http.identity import IdentityCache
 from dsh_llm_http.wire import (
     NO_OUTPUT,
     NameRule,
+    body_of,
     check_effort,
     encoded,
     encoded_number,
@@ -50,11 +51,7 @@ class BodyBuilder:
         """
         route = self._route
         facts = route.model(options.model)
-        fields = [
-            b'"model":' + encoded(options.model),
-            b'"messages":[' + b",".join(self._history(options, facts)) + b"]",
-            b'"stream":true',
-        ]
+        fields = [b'"stream":true']
         if route.stream_usage:
             fields.append(b'"stream_options":{"include_usage":true}')
         fields += _thinking(options, route, facts)
@@ -66,7 +63,8 @@ class BodyBuilder:
             fields.append(b'"%b":%d' % (route.max_tokens_field.encode(), options.max_tokens))
         if options.stop:
             fields.append(b'"stop":' + encoded(list(options.stop)))
-        return b"{" + b",".join(fields) + b"}"
+        messages = b",".join(self._history(options, facts))
+        return body_of([b'"model":' + encoded(options.model)], messages, fields)
 
     def _history(self, options: GenerateOptions, facts: ModelFacts) -> list[bytes]:
         prompt, rest = leading_prompt(
@@ -74,15 +72,11 @@ class BodyBuilder:
         )
         role = self._route.system_role
         head = [encoded({"role": role, "content": prompt})] if prompt else []
-        return head + [piece for message in rest if (piece := self._message(message))]
+        return [*head, *filter(None, self._messages.all(rest, self._message))]
 
     def _message(self, message: RequestMessage) -> bytes:
-        piece = self._messages.get(message)
-        if piece is None:
-            form = self._wire_form(message)
-            piece = _SKIPPED if form is None else encoded(form)
-            self._messages.set(message, piece)
-        return piece
+        form = self._wire_form(message)
+        return _SKIPPED if form is None else encoded(form)
 
     def _wire_form(self, message: RequestMessage) -> Mapping[str, object] | None:
         refuse_images(message)

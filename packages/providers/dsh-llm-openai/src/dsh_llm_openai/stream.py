@@ -6,6 +6,8 @@ Upstream: packages/llm/llm-openai/src/stream.ts.
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+
 from dsh_brand import scrub_surrogates
 from dsh_llm import (
     BlockEnd,
@@ -19,7 +21,15 @@ from dsh_llm_http import Frame
 from dsh_llm_http.failing import StreamFinishes
 
 from .calls import CallTable
-from .payloads import Delta, Payload, ProviderFault, ToolFragment, Usage, read_payload
+from .payloads import (
+    Delta,
+    Payload,
+    ProviderFault,
+    ToolFragment,
+    Usage,
+    decode_fast,
+    read_payload,
+)
 from .tracks import TextTrack, Track
 from .usage import token_usage, usable
 
@@ -52,9 +62,16 @@ class ChunkTranslator:
         Raises:
             LlmError: `MALFORMED_RESPONSE`.
         """
-        if frame.data[:1] != b"{" and frame.data.strip() == b"[DONE]":
-            return self._complete()
-        payload = read_payload(frame.data, event=frame.event, document=frame.document)
+        payload: Payload | ProviderFault
+        try:
+            payload = decode_fast(frame.data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            if frame.data.strip() == b"[DONE]":
+                return self._complete()
+            payload = read_payload(frame.data, event=frame.event, document=frame.document)
+        else:
+            if frame.event == "error" or frame.document or payload.object == "error":
+                payload = read_payload(frame.data, event=frame.event, document=frame.document)
         if isinstance(payload, ProviderFault):
             return self._fail(payload)
         out: list[StreamChunk] = []
@@ -74,12 +91,12 @@ class ChunkTranslator:
         return self._complete()
 
     def _take(self, payload: Payload, out: list[StreamChunk]) -> None:
-        if usable(payload.usage):
+        if payload.usage is not None and usable(payload.usage):
             self._usage = payload.usage
         for choice in payload.choices or ():
             if choice.index:
                 continue
-            if usable(choice.usage):
+            if choice.usage is not None and usable(choice.usage):
                 self._usage = choice.usage
             delta = choice.delta if choice.delta is not None else choice.message
             if delta is not None:
@@ -92,15 +109,15 @@ class ChunkTranslator:
         if thought:
             if self._reasoning is None:
                 self._reasoning = self._begin_text("reasoning", out)
-            _grow(self._reasoning, thought, out)
-        said = delta.content or ""
+            self._reasoning.add(thought, out)
+        said = delta.content
         if delta.refusal:
-            said += delta.refusal
+            said = (said or "") + delta.refusal
         if said:
             if self._text is None:
                 self._text = self._begin_text("text", out)
-            _grow(self._text, said, out)
-        if delta.tool_calls is not None:
+            self._text.add(said, out)
+        if delta.tool_calls:
             for fragment in delta.tool_calls:
                 self._take_fragment(fragment, out)
         if delta.function_call is not None:
@@ -148,9 +165,3 @@ class ChunkTranslator:
         if usable(fault.usage):
             self._usage = fault.usage
         return self._finish(self._finishes.reported(fault.body), [])
-
-
-def _grow(track: TextTrack, text: str, out: list[StreamChunk]) -> None:
-    piece = track.growing.add(text)
-    if piece:
-        out.append(track.delta(piece))

@@ -1,11 +1,13 @@
 """Open blocks of a response."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from dsh_llm import (
     CallId,
     ReasoningBlock,
     ReasoningDelta,
+    StreamChunk,
     TextBlock,
     TextDelta,
     ToolCallBlock,
@@ -17,18 +19,25 @@ from dsh_llm_http.text import GrowingText
 class TextTrack:
     """The text block or the reasoning block of a response."""
 
-    __slots__ = ("growing", "index", "kind")
+    __slots__ = ("_make", "growing", "index", "kind")
 
     def __init__(self, kind: Literal["text", "reasoning"], index: int) -> None:
         self.kind = kind
         self.index = index
         self.growing = GrowingText()
+        self._make: Callable[[int, str], TextDelta | ReasoningDelta] = (
+            TextDelta if kind == "text" else ReasoningDelta
+        )
+
+    def add(self, text: str, out: list[StreamChunk]) -> None:
+        """Take a piece of text in, and send on what can be sent."""
+        piece = self.growing.add(text)
+        if piece:
+            out.append(self._make(self.index, piece))
 
     def delta(self, piece: str) -> TextDelta | ReasoningDelta:
         """The chunk of a piece."""
-        if self.kind == "text":
-            return TextDelta(self.index, piece)
-        return ReasoningDelta(self.index, piece)
+        return self._make(self.index, piece)
 
     def block(self) -> TextBlock | ReasoningBlock:
         """The block as it is now."""
