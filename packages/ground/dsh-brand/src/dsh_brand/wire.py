@@ -32,7 +32,9 @@ T = TypeVar("T")
 S = TypeVar("S", bound=msgspec.Struct)
 
 _EXTRA: Final = "$extra$"
-_EXTRA_KEY: Final = b'"$extra$":'
+_EXTRA_KEY: Final = (
+    b'"$extra$":'  # looking for its "$" first is a memchr, far cheaper than the whole key
+)
 
 if TYPE_CHECKING:  # msgspec reads the run-time classes below, a type checker these aliases
     Json: TypeAlias = JsonValue
@@ -289,7 +291,7 @@ def encode(value: object) -> bytes:
         text = _ENCODER.encode(value)
     except (UnicodeEncodeError, RecursionError):
         return _jsontext.write_exact(to_json(value))
-    if _EXTRA_KEY in text or _jsontext.needs_care(text):
+    if (b"$" in text and _EXTRA_KEY in text) or _jsontext.needs_care(text):
         return _jsontext.write_exact(to_json(value))
     return text
 
@@ -305,7 +307,7 @@ def decode(kind: type[T], data: bytes) -> T:
     Raises:
         ValueError: Not JSON, or a wrong shape; the message tells where.
     """
-    if _EXTRA_KEY not in data:
+    if b"$" not in data or _EXTRA_KEY not in data:
         try:
             return cast("T", _decoder(cast("Hashable", kind)).decode(data))
         except (msgspec.DecodeError, RecursionError):
