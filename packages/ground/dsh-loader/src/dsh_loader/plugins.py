@@ -51,6 +51,15 @@ def _installed(point: EntryPoint) -> InstalledPlugin:
     )
 
 
+def module_of(use: str) -> str:
+    """The name of the module that a row's `use` is imported from.
+
+    Raises:
+        PluginNotFound: Nothing of that name is installed.
+    """
+    return (use if ":" in use else _value_of(use)).partition(":")[0]
+
+
 def resolve_plugin(use: str) -> Plugin:
     """Import the plugin that a row uses.
 
