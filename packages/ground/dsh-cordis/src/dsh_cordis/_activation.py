@@ -158,7 +158,7 @@ class Activation(Owner):
     error: Exception | None = None
     traceback: TracebackType | None = None
     gate: Gate | None = None
-    unwind_go: anyio.Event | None = None
+    unwind_go: "anyio.Event | None" = None  # a text: anyio loads what it names
     unwinding = False
     unwound = False
     joined: Handle | None = None

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar, copy_context
 from functools import partial
 from types import CoroutineType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import ref
 
 import anyio
@@ -16,6 +16,10 @@ from dsh_cordis._keys import KeyRecord, chain_of, find_record, moves
 from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
 from dsh_cordis.handle import Handle, HandleState, Pause, Rest
+
+if TYPE_CHECKING:
+    # anyio loads its parts when they are named; this one is only an annotation.
+    from anyio.abc import TaskGroup
 
 Fn = Callable[..., object]
 
@@ -299,7 +303,7 @@ class _Gathering:
                 listener.report(error)
             raise
 
-    async def _chain(self, position: int, tasks: anyio.abc.TaskGroup) -> None:
+    async def _chain(self, position: int, tasks: "TaskGroup") -> None:
         # Each starts the next: trio shuffles tasks that are started together.
         if position + 1 < len(self.late):
             _ = tasks.start_soon(self._chain, position + 1, tasks)

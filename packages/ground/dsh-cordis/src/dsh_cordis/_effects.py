@@ -60,7 +60,7 @@ class Effect(Handle):
     """A set-up and the parts it brought, undone newest first."""
 
     _gate: Gate | None = None
-    _ready: anyio.Event | None = None
+    _ready: "anyio.Event | None" = None
     _setup_error: Exception | None = None
     _waiting = 0
 

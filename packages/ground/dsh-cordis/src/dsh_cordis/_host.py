@@ -8,10 +8,13 @@ all kernel tasks run, and drives the kernel whenever it is woken.
 import sys
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import anyio
-import anyio.abc
+
+if TYPE_CHECKING:
+    # anyio loads its parts when they are named; this one is only an annotation.
+    from anyio.abc import TaskGroup
 
 Job = Callable[[], Awaitable[None]]
 
@@ -22,7 +25,7 @@ class Host:
     def __init__(self, pump: Callable[[], None], crashed: Callable[[BaseException], None]) -> None:
         self._pump = pump
         self._crashed = crashed
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._tasks: TaskGroup | None = None
         self._wake = anyio.Event()
         self._woken = False
         self._started = anyio.Event()

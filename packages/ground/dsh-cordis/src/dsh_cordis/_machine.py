@@ -78,7 +78,7 @@ class FiberMachine(Node):
     _updates = 0
     _failed_with: tuple[int, ...] = ()
     _traceback: TracebackType | None = None
-    _pulse: anyio.Event | None = None
+    _pulse: "anyio.Event | None" = None
 
     def __init__(
         self,

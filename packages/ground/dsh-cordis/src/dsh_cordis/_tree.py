@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from traceback import format_exception
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import override
@@ -200,7 +199,9 @@ def _key_of(event: Event, target: Route | None) -> object:
 
 
 def _log_error(error: Exception, fiber: str, label: str) -> None:
-    import structlog  # brings asyncio; only an error needs it
+    from traceback import format_exception
+
+    import structlog  # brings asyncio; only an error needs either
 
     # The text of the traceback, not `exc_info`: pretty renderers print locals, secrets included.
     trace = "".join(format_exception(error))

@@ -106,7 +106,7 @@ class Handle:
     _how: Literal["unload", "sync", "async"] = "unload"
     _errors: list[Exception] | None = None
     _callbacks: list[Callable[[], None]] | None = None
-    _used_event: anyio.Event | None = None
+    _used_event: "anyio.Event | None" = None
     _raisers = 0
 
     _label = ""
@@ -191,7 +191,7 @@ class Handle:
             self._callbacks = []
         self._callbacks.append(callback)
 
-    def _event(self) -> anyio.Event:
+    def _event(self) -> "anyio.Event":
         if self._used_event is None:
             self._used_event = anyio.Event()
         return self._used_event
