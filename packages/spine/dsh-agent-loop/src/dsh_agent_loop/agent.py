@@ -47,6 +47,7 @@ from dsh_session import (
 from . import phase as phases
 from .calls import make_calls_distinct
 from .grace import Census
+from .history import RequestHistory
 from .inbox import LoopInbox
 from .runtime import LoopRuntime
 from .surface_watch import SurfaceWatch
@@ -85,6 +86,8 @@ class LoopAgent:
         self._revision = 0
         self._call_ids: set[str] | None = None
         self._repairs_noted = False
+        self._projections = runtime.ctx.session_projections
+        self._states: dict[str, tuple[int, object]] = {}
 
     def attach(self, session: Session, ctx: Context) -> None:
         """Take session and scope; done once, before anybody sees the agent."""
@@ -94,6 +97,7 @@ class LoopAgent:
         self.model = LoggedModel(session, lambda: self._options, self._selection_state)
         self.noted_generation = session.surface.content_generation
         self.watch = SurfaceWatch(session)
+        self.history = RequestHistory(session, self.note_repairs)
 
     # ---- what others see -------------------------------------------------------------------
 
@@ -238,6 +242,8 @@ class LoopAgent:
 
     def runs_in_own_task(self) -> bool:
         """Whether the current task, or one that waits for it, is this agent's own."""
+        if not self.own_tasks:
+            return False
         parents = {task.id: task.parent_id for task in anyio.get_running_tasks()}
         task: int | None = anyio.get_current_task().id
         while task is not None and task not in self.own_tasks:
@@ -323,4 +329,11 @@ class LoopAgent:
         return cast("SelectionState", self._state("modelSelection"))
 
     def _state(self, key: str) -> object:
-        return self.runtime.ctx.session_projections.state_of(self._session, key)
+        """The state of a projection; looked up once for each length of the log."""
+        seq = self._session.seq
+        known = self._states.get(key)
+        if known is not None and known[0] == seq:
+            return known[1]
+        state = self._projections.state_of(self._session, key)
+        self._states[key] = (seq, state)
+        return state

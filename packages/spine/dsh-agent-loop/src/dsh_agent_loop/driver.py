@@ -1,6 +1,7 @@
 """The driver: turns, proposals, endings and the way back to idle."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import anyio.lowlevel
 import msgspec
@@ -17,7 +18,7 @@ from dsh_agent import (
     initiated_by,
 )
 from dsh_cordis import task_census
-from dsh_llm import AbortController, Message
+from dsh_llm import AbortController, Message, ToolCallBlock
 from dsh_session import (
     Blocked,
     Completed,
@@ -44,11 +45,14 @@ from .admission import admit_runtime_context
 from .agent import LoopAgent
 from .endings import ClosingRefusedError, aborted, failed
 from .runtime import LoopRuntime
-from .signal import check, under
-from .step import StepPlan, run_step
+from .scheduler import run_calls
+from .signal import check, until_aborted
+from .step import StepPlan, request
 from .turn import Turn
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
+
+Calls = tuple[ToolCallBlock, ...]
 
 
 def drive(agent: LoopAgent) -> None:
@@ -166,8 +170,24 @@ class Driver:
         return self._close(turn, reason)
 
     async def _proposals(self, turn: Turn) -> TurnEndReason:
+        """Steps until the turn has an ending.
+
+        All that an abort cuts short shares one scope per step. Tools stand outside of it: what
+        they gave is still committed.
+        """
         if turn.failure is not None:
             raise turn.failure
+        stage: Callable[[Turn], Awaitable[TurnEndReason | Calls]] = self._propose
+        while True:
+            came = await until_aborted(turn.signal, partial(stage, turn))
+            if not isinstance(came, tuple):
+                return came
+            await self._run_calls(turn, came)
+            check(turn.signal)
+            stage = self._go_on
+
+    async def _propose(self, turn: Turn) -> TurnEndReason | Calls:
+        """Steps until one asks for tools, or the turn has an ending."""
         while True:
             # One pass through the scheduler: a cancel in this gap skips the assembly.
             await anyio.lowlevel.checkpoint()
@@ -179,18 +199,29 @@ class Driver:
                 return Blocked()
             if not decision.messages and not turn.owed:
                 return turn.ending
-            await self._step(turn, decision, assembly, rendered)
+            calls = await self._request(turn, decision, assembly, rendered)
+            if calls:
+                return calls
+            self._end_step(turn, None)
             check(turn.signal)
-            if not turn.owed and await self._stops(turn):
+            if await self._stops(turn):
                 return turn.ending
             self._claim(turn, boundary=False)
+
+    async def _go_on(self, turn: Turn) -> TurnEndReason | Calls:
+        """Behind a step with tools."""
+        if not turn.owed and await self._stops(turn):
+            return turn.ending
+        self._claim(turn, boundary=False)
+        return await self._propose(turn)
 
     async def _stops(self, turn: Turn) -> bool:
         agent = self._agent
         if agent.inbox.next_step:
             return False
         event = TurnStopping(agent=agent, turn=turn.number, signal=turn.signal)
-        await under(turn.signal, lambda: agent.ctx.serial(event))
+        await agent.ctx.serial(event)
+        check(turn.signal)
         return not agent.inbox.next_step
 
     async def _assemble(self, turn: Turn) -> PromptAssembly:
@@ -198,12 +229,11 @@ class Driver:
         variables: dict[str, str] = {}
         if turn.selection is not None:
             variables = {"provider": turn.selection.provider, "model": turn.selection.model}
-        return await under(
-            turn.signal,
-            lambda: self._runtime.ctx.system_prompt.assemble(
-                agent, turn.signal, agent=agent, variables=variables
-            ),
+        assembly = await self._runtime.ctx.system_prompt.assemble(
+            agent, turn.signal, agent=agent, variables=variables
         )
+        check(turn.signal)
+        return assembly
 
     async def _decide(self, turn: Turn, assembly: PromptAssembly) -> PreStepDecision:
         agent = self._agent
@@ -223,7 +253,9 @@ class Driver:
         async def enter() -> PreStepDecision:
             return Enter(batch)
 
-        return await under(turn.signal, lambda: agent.ctx.waterfall(event, enter))
+        decision = await agent.ctx.waterfall(event, enter)
+        check(turn.signal)
+        return decision
 
     def _runtime_context(self, assembly: PromptAssembly) -> tuple[Message, ...]:
         last = self._agent.watch.snapshot
@@ -235,9 +267,10 @@ class Driver:
 
     # ---- one step --------------------------------------------------------------------------
 
-    async def _step(
+    async def _request(
         self, turn: Turn, decision: Enter, assembly: PromptAssembly, rendered: str
-    ) -> None:
+    ) -> Calls:
+        """Begin a step and ask the model; the step stays open for the calls that it asks for."""
         agent = self._agent
         number = turn.step + 1
         agent.session.append(StepStart(turn=turn.number, step=number))
@@ -251,7 +284,15 @@ class Driver:
             tools=tuple(assembly.tools),
         )
         try:
-            await run_step(agent, plan)
+            return await request(agent, plan)
+        except BaseException as error:
+            self._end_step(turn, error)
+            raise
+
+    async def _run_calls(self, turn: Turn, calls: Calls) -> None:
+        """Run the calls of an answer and end its step."""
+        try:
+            turn.owed = not await run_calls(self._agent, turn, calls)
         except ClosingRefusedError:
             raise
         except BaseException as error:

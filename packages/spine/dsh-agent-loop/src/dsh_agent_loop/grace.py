@@ -137,6 +137,8 @@ class Census:
     async def join_listeners(self, grace_s: float | None) -> None:
         """Wait for the listener tasks that run now; after `grace_s` cancel them and wait on."""
         present = {key: live for key, live in self._live.items() if live.kind == "listener"}
+        if not present:
+            return
         with self._clock.move_on_after(grace_s) as limit:
             await self._gone(present)
         if not limit.cancelled_caught:

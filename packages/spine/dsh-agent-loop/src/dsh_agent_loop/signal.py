@@ -24,6 +24,23 @@ def check(signal: AbortSignal) -> None:
         raise TurnAborted
 
 
+async def until_aborted(signal: AbortSignal, fn: Callable[[], Awaitable[T]]) -> T:
+    """Await `fn()`, cancelled natively when the signal aborts.
+
+    What it gives counts, also when the signal aborted in its last moments.
+
+    Raises:
+        TurnAborted: The cancellation ended it.
+    """
+    with anyio.CancelScope() as scope:
+        remove = signal.observe(scope.cancel)
+        try:
+            return await fn()
+        finally:
+            remove()
+    raise TurnAborted
+
+
 async def under(signal: AbortSignal, fn: Callable[[], Awaitable[T]]) -> T:
     """Await `fn()`, cancelled natively when the signal aborts.
 
@@ -33,12 +50,6 @@ async def under(signal: AbortSignal, fn: Callable[[], Awaitable[T]]) -> T:
         TurnAborted: The signal is aborted.
     """
     check(signal)
-    with anyio.CancelScope() as scope:
-        remove = signal.observe(scope.cancel)
-        try:
-            value = await fn()
-        finally:
-            remove()
-        check(signal)
-        return value
-    raise TurnAborted
+    value = await until_aborted(signal, fn)
+    check(signal)
+    return value

@@ -23,15 +23,12 @@ from dsh_llm import (
     ToolSchema,
     codes,
     mark_agent_loop_request,
-    request_messages,
-    request_repairs,
 )
 
 from .agent import LoopAgent
 from .attempt import Attempt
 from .commit import CommitPlan, commit_request
-from .scheduler import run_calls
-from .signal import TurnAborted, check, under
+from .signal import TurnAborted, check
 from .turn import Turn
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -54,14 +51,17 @@ class _ClosableStream(Protocol):
     async def aclose(self) -> None: ...
 
 
-async def run_step(agent: LoopAgent, plan: StepPlan) -> None:
-    """Run a step between its `step/start` and its `step/end`; notes in the turn what it led to."""
-    turn = plan.turn
-    turn.owed = False
-    calls = await _Request(agent, plan).answer()
-    if calls:
-        concluded = await run_calls(agent, turn, calls)
-        turn.owed = not concluded
+async def request(agent: LoopAgent, plan: StepPlan) -> tuple[ToolCallBlock, ...]:
+    """Ask the model, between `step/start` and `step/end`; the turn's abort cancels it natively.
+
+    Returns:
+        The calls that its answer asks for.
+
+    Raises:
+        LlmError: The last attempt failed and nobody asked for another one.
+    """
+    plan.turn.owed = False
+    return await _Request(agent, plan).answer()
 
 
 class _Request:
@@ -74,6 +74,8 @@ class _Request:
         self._signal = plan.turn.signal
         self._llm = agent.runtime.ctx.llm
         self._first = True
+        self._drained = False
+        """The stream was read to its end, and so closed itself."""
 
     async def answer(self) -> tuple[ToolCallBlock, ...]:
         """Make attempts until one is a message.
@@ -90,7 +92,7 @@ class _Request:
             if prepared is not None:
                 config = prepared.config
             attempt, stream = self._dispatch(config, prepared)
-            self._first = False
+            self._first = self._drained = False
             leave = self._agent.census.enter("stream", f"stream of {self._agent.id}")
             try:
                 check(self._signal)
@@ -113,7 +115,8 @@ class _Request:
         async def propose() -> LlmCallConfig:
             return proposal
 
-        config = await under(self._signal, lambda: agent.ctx.waterfall(event, propose))
+        config = await agent.ctx.waterfall(event, propose)
+        check(self._signal)
         _check_route(config, turn.selection)
         return config
 
@@ -143,12 +146,14 @@ class _Request:
 
     async def _prepare(self, config: LlmCallConfig) -> PreparedCall | None:
         try:
-            return await under(self._signal, lambda: self._llm.prepare_call(config, self._signal))
+            prepared = await self._llm.prepare_call(config, self._signal)
         except LlmError as error:
             if error.code != codes.NO_ADAPTER:
                 raise
             # Middleware may serve the route; otherwise the stream ends in this very failure.
-            return None
+            prepared = None
+        check(self._signal)
+        return prepared
 
     def _dispatch(
         self, config: LlmCallConfig, prepared: PreparedCall | None
@@ -180,10 +185,7 @@ class _Request:
     def _options(
         self, config: LlmCallConfig, tools: Sequence[ToolSchema] | None
     ) -> GenerateOptions:
-        derived = self._agent.session.derive_messages()
-        messages = request_messages(derived)
-        if messages is not derived:
-            self._agent.note_repairs(request_repairs(derived))
+        messages = self._agent.history.messages()
         options = GenerateOptions(
             provider=config.provider,
             model=config.model,
@@ -207,14 +209,12 @@ class _Request:
         Returns:
             The failure it ended in, if it ended in one.
         """
-
-        async def pull() -> None:
+        try:
             async for chunk in stream:
                 check(self._signal)
                 attempt.push(chunk)
-
-        try:
-            await under(self._signal, pull)
+            self._drained = True
+            check(self._signal)
         except Exception as error:
             if self._signal.aborted:
                 attempt.settle_interrupted()
@@ -238,6 +238,8 @@ class _Request:
 
     async def _close(self, stream: _ClosableStream) -> None:
         """Close in this very task: adapters keep scopes open across their yields."""
+        if self._drained:
+            return
         grace = self._agent.runtime.grace
         limit = None if grace.cancel_s is None else grace.cancel_s + (grace.abandon_s or 0)
         try:
@@ -271,7 +273,8 @@ class _Request:
         async def give_up() -> Retry | None:
             return None
 
-        answer = await under(self._signal, lambda: agent.ctx.waterfall(event, give_up))
+        answer = await agent.ctx.waterfall(event, give_up)
+        check(self._signal)
         if not isinstance(answer, Retry):
             raise _error_of(failure)
 
