@@ -1,13 +1,16 @@
 """Tokens and money that sessions used."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 
+import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import dsh_llm_retry
+import dsh_llm_scripted
 import dsh_llm_usage
 from dsh_cordis import ConfigError, Context
 from dsh_llm import (
@@ -25,6 +28,7 @@ from dsh_llm import (
     create_assistant_message,
     create_user_message,
 )
+from dsh_llm_scripted import ScriptedAdapter, ScriptedRoute, text_chunks
 from dsh_llm_usage import (
     USAGE_KEY,
     LlmUsage,
@@ -47,6 +51,7 @@ from dsh_session import (
     UserMessageEvent,
 )
 from dsh_session_projection import SessionProjectionRegistry
+from dsh_spine import SpineContext, spine
 
 NOW_MS = 1_790_000_000_000
 FIRST = TokenUsage(100, 20, 150, cache_read_tokens=30, reasoning_tokens=5)
@@ -301,3 +306,30 @@ def test_merging_is_the_usage_of_all_together(
         return total
 
     assert merge_usage([fold(left), fold(right)]).models == fold([*left, *right]).models
+
+
+async def test_L161_retried_attempts_of_an_agent_are_counted() -> None:
+    failed = LlmFailure("overloaded", "SERVER")
+    script: list[Sequence[StreamChunk]] = [
+        [UsageChunk(FIRST), FinishChunk(ErrorFinish(failed))],
+        [FinishChunk(ErrorFinish(failed))],
+        text_chunks("Hello.", usage=SECOND),
+    ]
+    backoff = {"initialDelayMs": 1, "maxDelayMs": 1}
+    routes = {"scripted": ScriptedRoute(retry_policy={"backoff": backoff})}
+    async with SpineContext() as ctx:
+        ctx.plugin(spine)
+        ctx.plugin(dsh_llm_scripted, ScriptedAdapter(script, routes=routes))
+        ctx.plugin(dsh_llm_retry)
+        ctx.plugin(dsh_llm_usage)
+        with anyio.fail_after(5):
+            await ctx.settled()
+            handle = await ctx.agents.create(provider="scripted", model="any")
+            handle.agent.followup("Hi")
+            await handle.agent.when_idle()
+        usage = ctx.get(LlmUsage)
+        assert usage is not None
+        [row] = usage.of(handle.agent.session).models
+    assert (row.provider, row.model) == ("scripted", "any")
+    assert (row.attempts, row.failed, row.unreported) == (3, 2, 1)
+    assert (row.input_tokens, row.output_tokens) == (110, 22)

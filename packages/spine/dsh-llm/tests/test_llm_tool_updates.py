@@ -5,6 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 import anyio
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dsh_brand import freeze_object
 from dsh_cordis import Context
@@ -201,3 +203,45 @@ def test_L174_a_message_keeps_its_id_when_it_loses_blocks() -> None:
     change = msgspec.structs.replace(told("-a", "note"), id=MessageId("d1"))
     messages, _ = project_tool_updates([change], [A], "addition-only", history([A], (change, [])))
     assert messages == (msgspec.structs.replace(change, content=(TextBlock("note"),)),)
+
+
+NAMES = st.sampled_from("abcd")
+CHANGES = st.lists(
+    st.tuples(st.lists(st.tuples(st.sampled_from("+-"), NAMES), max_size=4), st.booleans()),
+    max_size=5,
+)
+
+
+@given(
+    baseline=st.sets(NAMES), changes=CHANGES, mode=st.sampled_from(["addition-only", "in-history"])
+)
+def test_L174_what_is_told_agrees_with_what_is_declared(
+    baseline: set[str], changes: list[tuple[list[tuple[str, str]], bool]], mode: ToolUpdateMode
+) -> None:
+    present = set(baseline)
+    messages: list[RequestMessage] = []
+    updates = []
+    for blocks, cited in changes:
+        message = told(*(sign + name for sign, name in blocks), "text")
+        messages += [message, USER]
+        if cited:
+            updates.append((message, [schema(name) for sign, name in blocks if sign == "+"]))
+            for sign, name in blocks:
+                present = present | {name} if sign == "+" else present - {name}
+    tools = [schema(name) for name in sorted(present)]
+    known = history([schema(name) for name in sorted(baseline)], *updates)
+    seen, declared = project_tool_updates(messages, tools, mode, known)
+
+    offered = {tool.name for tool in declared or () if not tool.defer_loading}
+    names = {tool.name for tool in declared or ()}
+    for block in shown(seen):
+        if block.startswith("+"):
+            assert block[1:] in names - offered
+            offered.add(block[1:])
+        elif block.startswith("-"):
+            assert mode == "in-history"
+            offered.remove(block[1:])
+    # What the model may call in the end is what is there.
+    assert offered == present
+    again, declared_again = project_tool_updates(seen, declared, mode, known)
+    assert (list(again), list(declared_again or ())) == (list(seen), list(declared or ()))
