@@ -1,13 +1,30 @@
 """Frames: whole, cut off and damaged."""
 
 import os
+from io import BytesIO
+from typing import NamedTuple
 
 import pytest
 
-from dsh_session_jsonl.zstd_frames import BadFrameError, encode_frame, frames
+from dsh_session_jsonl import zstd_frames
+from dsh_session_jsonl.zstd_frames import BadFrameError, encode_frame
 
 PARTS = [b"header\n", os.urandom(300_000), b"a" * 500_000, b"", b'{"x":1}\n' * 40]
 DATA = b"".join(map(encode_frame, PARTS))
+
+
+class Frame(NamedTuple):
+    start: int
+    end: int
+    complete: bool
+    text: bytes
+
+
+def frames(data: bytes) -> list[Frame]:
+    return [
+        Frame(frame.start, frame.end, frame.complete, b"".join(frame.text))
+        for frame in zstd_frames.frames(BytesIO(data))
+    ]
 
 
 def test_S141_frames_are_walked_one_by_one() -> None:

@@ -32,7 +32,7 @@ class StoredLogRules:
             SurfaceError: It cannot do that to the surface.
         """
         self._nesting.push(event)
-        self._surface.apply(event)
+        self._surface.admit(event)
         self._events.append(event)
         if isinstance(event.data, EndSeed) and event.data.inherited:
             self._cut = event.seq

@@ -6,11 +6,21 @@ corruption. A later `turn/end` is the proof: it is written after everything befo
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
-from dsh_session_jsonl import zstd_frames
 from dsh_session_jsonl.layout import Compression
-from dsh_session_persistence import SessionPersistenceCorruptionError
+from dsh_session_jsonl.stored_lines import (
+    MAX_HEADER_BYTES,
+    MAX_LINE_BYTES,
+    FrameEnd,
+    Line,
+    read_lines,
+)
+from dsh_session_jsonl.zstd_frames import BadFrameError
+from dsh_session_persistence import (
+    SessionFormatUnsupportedError,
+    SessionPersistenceCorruptionError,
+)
 
 PROOF_OF_COMMIT: Final = "turn/end"
 
@@ -26,9 +36,12 @@ class Damage(NamedTuple):
 class LineScan(ABC):
     """Walks the lines of one file; `feed` may be called again with what was added since."""
 
-    def __init__(self, path: Path, compression: Compression) -> None:
+    def __init__(
+        self, path: Path, compression: Compression, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
         self.path = path
         self.compression: Compression = compression
+        self.max_line_bytes = max_line_bytes
         self.good_end = 0
         """Byte offset up to which the file is valid; behind it lies a torn tail, if anything."""
 
@@ -36,6 +49,8 @@ class LineScan(ABC):
         """How many of the last events come from an incomplete frame behind `good_end`."""
 
         self._lines = 0
+        self._before_frame = 0
+        self._cut_line = 0
         self._damage: Damage | None = None
 
     @property
@@ -59,63 +74,74 @@ class LineScan(ABC):
     def _finish(self) -> None:
         """Judge what only the end can show."""
 
-    def feed(self, data: bytes) -> None:
-        """Take the bytes from `good_end` to the end of the file.
+    def feed(self, file: BinaryIO) -> None:
+        """Take what the file holds from `good_end` to its end.
 
         Raises:
             SessionFormatUnsupportedError: The log needs another build.
             SessionPersistenceCorruptionError: No crash explains these bytes.
+            OSError: The file cannot be read.
         """
-        if self.compression == "zstd":
-            self._feed_frames(data)
-        else:
-            self._feed_lines(data)
+        items = read_lines(
+            file,
+            self.compression,
+            start=self.good_end,
+            lines_before=self._lines,
+            max_line_bytes=self.max_line_bytes,
+        )
+        try:
+            for item in items:
+                if isinstance(item, FrameEnd):
+                    self._end_frame(item)
+                elif item.ended:
+                    self._take(item)
+                else:
+                    self._cut_line = item.number
+        except BadFrameError as error:
+            raise self._corrupt(str(error), cause=error) from error
         if not self._lines:
             raise self._corrupt("the log has no complete header line", line=1)
         self._finish()
 
-    def _feed_lines(self, data: bytes) -> None:
-        base, start = self.good_end, 0
-        while (newline := data.find(b"\n", start)) >= 0:
-            self._take(data[start:newline])
-            start = newline + 1
-            if self._damage is None:
-                self.good_end = base + start
-
-    def _feed_frames(self, data: bytes) -> None:
-        base = self.good_end
-        try:
-            for frame in zstd_frames.frames(data):
-                self._take_frame(frame, base)
-        except zstd_frames.BadFrameError as error:
-            raise self._corrupt(str(error), cause=error) from error
-
-    def _take_frame(self, frame: zstd_frames.Frame, base: int) -> None:
-        is_first = not self._lines
-        if frame.complete and frame.text and not frame.text.endswith(b"\n"):
-            raise self._corrupt("a complete frame ends inside a line", line=self._lines + 1)
-        before = self._count
-        for line in frame.text.split(b"\n")[:-1]:
-            self._take(line)
-            if self._damage is not None:
-                break
-        if is_first and frame.complete and self._lines != 1:
+    def _end_frame(self, frame: FrameEnd) -> None:
+        if frame.complete and self._cut_line:
+            raise self._corrupt("a complete frame ends inside a line", line=self._cut_line)
+        if frame.complete and not frame.offset and frame.lines != 1:
             raise self._corrupt("the first frame must hold exactly the header line", line=1)
         if not frame.complete:
-            self.unframed = self._count - before
+            self.unframed = self._count - self._before_frame
         elif self._damage is not None:
             raise self._corruption_of(self._damage)
         else:
-            self.good_end = base + frame.end
+            self.good_end = frame.end
+        self._before_frame = self._count
+        self._cut_line = 0
 
-    def _take(self, line: bytes) -> None:
-        self._lines += 1
-        if self._lines == 1:
-            self._take_header(line)
+    def _take(self, line: Line) -> None:
+        if self._damage is not None and self.compression == "zstd":
+            # The end of the frame judges it, whatever else is in there.
+            return
+        self._lines = line.number
+        if line.text is None:
+            raise self._too_long(line)
+        if line.number == 1:
+            if line.length > MAX_HEADER_BYTES:
+                reason = f"the header line is longer than {MAX_HEADER_BYTES} bytes"
+                raise self._corrupt(reason, line=1)
+            self._take_header(line.text)
         elif self._damage is None:
-            self._take_row(line)
-        elif PROOF_OF_COMMIT in self._types_in(line):
+            self._take_row(line.text)
+        elif PROOF_OF_COMMIT in self._types_in(line.text):
             raise self._corruption_of(self._damage)
+        if self._damage is None and self.compression == "none":
+            self.good_end = line.offset + line.length + 1
+
+    def _too_long(self, line: Line) -> SessionFormatUnsupportedError:
+        return SessionFormatUnsupportedError(
+            f"line {line.number} has {line.length} bytes, more than the {self.max_line_bytes} "
+            "that are read",
+            str(self.path),
+        )
 
     def _corruption_of(self, damage: Damage) -> SessionPersistenceCorruptionError:
         return self._corrupt(

@@ -19,6 +19,7 @@ from dsh_session_jsonl._old_scan import OldLogScan
 from dsh_session_jsonl._reader import LogReader, revision_of
 from dsh_session_jsonl.durable_files import publish
 from dsh_session_jsonl.layout import LogName, log_name
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES, open_log
 from dsh_session_persistence import SessionLog, SessionPersistenceError, SessionStorageError
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
@@ -39,7 +40,7 @@ class ConvertedLog(NamedTuple):
     """Of the file it was read from."""
 
 
-def convert(folder: Path, name: LogName) -> ConvertedLog:
+def convert(folder: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES) -> ConvertedLog:
     """Read and convert the whole file, once it stands still; nothing is written.
 
     Raises:
@@ -50,9 +51,10 @@ def convert(folder: Path, name: LogName) -> ConvertedLog:
     attempt = 1
     while True:
         revision = revision_of(path.stat())
-        scan = OldLogScan(path, name)
+        scan = OldLogScan(path, name, max_line_bytes=max_line_bytes)
         try:
-            scan.feed(path.read_bytes())
+            with open_log(path) as file:
+                scan.feed(file)
         except SessionPersistenceError:
             if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
                 raise
@@ -112,11 +114,14 @@ def _verify(target: Path, name: LogName, converted: ConvertedLog) -> None:
 class OldLogReader(SessionLog):
     """A log of an older format opened for reading; follows to its successor once there is one."""
 
-    def __init__(self, folder: Path, name: LogName) -> None:
+    def __init__(
+        self, folder: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
         """Convert the log once; raises as `read`."""
         self._folder = folder
         self._name = name
-        self._log = convert(folder, name)._replace(rows=b"")
+        self._max_line_bytes = max_line_bytes
+        self._log = self._converted()
         self._inherited = inherited_count_of(self._log.events)
         self._successor: LogReader | None = None
 
@@ -170,12 +175,18 @@ class OldLogReader(SessionLog):
     def _newest(self) -> Sequence[SessionEvent]:
         successor = self._folder / log_name(SESSION_FORMAT_VERSION, self._name.compression)
         if self._successor is None and successor.exists():
-            self._successor = LogReader(successor, self._name.compression)
+            self._successor = LogReader(
+                successor, self._name.compression, max_line_bytes=self._max_line_bytes
+            )
         if self._successor is not None:
             return self._successor.read()
         source = self._folder / log_name(*self._name)
         if revision_of(source.stat()) != self._log.revision:
-            fresh = convert(self._folder, self._name)
+            fresh = self._converted()
             self._log = self._log._replace(revision=fresh.revision)
             return fresh.events
         return self._log.events
+
+    def _converted(self) -> ConvertedLog:
+        log = convert(self._folder, self._name, max_line_bytes=self._max_line_bytes)
+        return log._replace(rows=b"")

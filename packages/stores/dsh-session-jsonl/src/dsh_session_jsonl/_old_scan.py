@@ -30,6 +30,7 @@ from dsh_session_jsonl.formats import (
     rows_of,
 )
 from dsh_session_jsonl.layout import LogName
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
@@ -40,8 +41,8 @@ from dsh_session_persistence import (
 class OldLogScan(LineScan):
     """What one log of an older format holds, converted and checked like a native one."""
 
-    def __init__(self, path: Path, name: LogName) -> None:
-        super().__init__(path, name.compression)
+    def __init__(self, path: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
+        super().__init__(path, name.compression, max_line_bytes=max_line_bytes)
         self.events: list[SessionEvent] = []
         self.lines: list[bytes] = []
         """The rows of the present format, each with its line end."""
@@ -139,6 +140,10 @@ class OldLogScan(LineScan):
                 ) from error
             except (InvalidLogError, InvalidEventError, ValueError) as error:
                 raise self._converted_wrong(error, row) from error
+            if len(line) > self.max_line_bytes:
+                # Many short lines of an old log may become one.
+                rule = f"it becomes a line of {len(line)} bytes"
+                raise self._unsupported(CannotConvertError(rule, row.type, row.origin))
             self._pairs.push(row)
             self.events.append(event)
             self.lines.append(line + b"\n")

@@ -10,6 +10,7 @@ from typing_extensions import override
 from dsh_session import SessionEvent, SessionHeader, inherited_count_of
 from dsh_session_jsonl._scan import LogScan
 from dsh_session_jsonl.layout import Compression
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES, open_log
 from dsh_session_persistence import SessionLog, SessionPersistenceError
 
 _ATTEMPTS: Final = 5
@@ -31,11 +32,14 @@ def revision_of(status: os.stat_result) -> str:
 class LogReader(SessionLog):
     """A log opened for reading; reads on from where it was when the file only grew."""
 
-    def __init__(self, path: Path, compression: Compression) -> None:
+    def __init__(
+        self, path: Path, compression: Compression, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
         """Read the log once; raises as `read`."""
         self._path = path
         self._compression: Compression = compression
-        self._scan = LogScan(path, compression)
+        self._max_line_bytes = max_line_bytes
+        self._scan = self._fresh_scan()
         self._revision = ""
         self._inode = (0, 0)
         self._served: Sequence[SessionEvent] = ()
@@ -83,7 +87,7 @@ class LogReader(SessionLog):
             try:
                 self._refresh(status)
             except SessionPersistenceError:
-                self._scan = LogScan(self._path, self._compression)
+                self._scan = self._fresh_scan()
                 self._revision = ""
                 moved = revision_of(self._path.stat()) != revision_of(status)
                 # Judged by a whole reading of a file that stood still, if there is any.
@@ -108,11 +112,13 @@ class LogReader(SessionLog):
     def _refresh(self, status: os.stat_result) -> None:
         inode = (status.st_dev, status.st_ino)
         if inode != self._inode or not self._scan.resumable or status.st_size < self._scan.good_end:
-            self._scan = LogScan(self._path, self._compression)
-        with self._path.open("rb") as file:
-            file.seek(self._scan.good_end)
-            self._scan.feed(file.read())
+            self._scan = self._fresh_scan()
+        with open_log(self._path) as file:
+            self._scan.feed(file)
         self._inode, self._revision = inode, revision_of(status)
         if len(self._scan.events) >= len(self._served):
             # Shorter is what a reader sees while the writer replaces a torn frame.
             self._served = self._scan.events
+
+    def _fresh_scan(self) -> LogScan:
+        return LogScan(self._path, self._compression, max_line_bytes=self._max_line_bytes)

@@ -19,6 +19,7 @@ from dsh_session import (
 )
 from dsh_session_jsonl._lines import Damage, LineScan
 from dsh_session_jsonl.layout import Compression
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
@@ -29,8 +30,10 @@ from dsh_session_persistence import (
 class LogScan(LineScan):
     """What one log of the native format holds."""
 
-    def __init__(self, path: Path, compression: Compression) -> None:
-        super().__init__(path, compression)
+    def __init__(
+        self, path: Path, compression: Compression, *, max_line_bytes: int = MAX_LINE_BYTES
+    ) -> None:
+        super().__init__(path, compression, max_line_bytes=max_line_bytes)
         self.events: list[SessionEvent] = []
         self._header: SessionHeader | None = None
         self._rules: StoredLogRules | None = None

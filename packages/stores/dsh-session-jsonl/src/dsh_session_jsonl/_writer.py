@@ -19,6 +19,7 @@ from dsh_session_jsonl.durable_files import (
     publish,
 )
 from dsh_session_jsonl.layout import Compression
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 from dsh_session_persistence import (
     SessionAlreadyExistsError,
     SessionLog,
@@ -38,6 +39,7 @@ class LogWriter(SessionLog):
         inherited_event_count: int,
         *,
         check_absent: Callable[[], None],
+        max_line_bytes: int = MAX_LINE_BYTES,
     ) -> None:
         """Prepare a new session; nothing is touched before its first write.
 
@@ -48,11 +50,14 @@ class LogWriter(SessionLog):
         self._header = header
         self._inherited = inherited_event_count
         self._check_absent = check_absent
+        self._max_line_bytes = max_line_bytes
         self._events: list[SessionEvent] = []
         self._lease: Lease | None = None
         self._file: int | None = None
         self._size = 0
         self._tail_torn = False
+        self._synced = False
+        """Whether everything up to `_size` is known to be on the disk."""
         self._owed: Sequence[SessionEvent] = ()
         self._lost: str | None = None
 
@@ -66,6 +71,7 @@ class LogWriter(SessionLog):
             reader.header,
             reader.inherited_event_count,
             check_absent=lambda: None,
+            max_line_bytes=scan.max_line_bytes,
         )
         log._file = open_to_append(scan.path)
         log._lease = lease
@@ -106,7 +112,7 @@ class LogWriter(SessionLog):
 
     @override
     def append(self, events: Sequence[SessionEvent]) -> None:
-        text = rows(events)
+        text = self._rows(events)
         with self._storage_errors():
             if self._file is None:
                 self._materialize(text)
@@ -123,7 +129,7 @@ class LogWriter(SessionLog):
                 self._materialize(b"")
             else:
                 self._check_owned(self._file)
-                os.fsync(self._file)
+                self._sync(self._file)
 
     @override
     def close(self) -> None:
@@ -151,6 +157,7 @@ class LogWriter(SessionLog):
             self._release()
             raise
         self._size = len(data)
+        self._synced = True
 
     def _check_owned(self, file: int) -> None:
         if self._lost is None:
@@ -178,17 +185,28 @@ class LogWriter(SessionLog):
             cut_durably(file, self._size)
             self._tail_torn = False
         if self._owed:
-            self._write(file, rows(self._owed))
+            self._write(file, self._rows(self._owed))
             self._owed = ()
 
     def _write(self, file: int, text: bytes) -> None:
         data = framed(text, self._compression)
+        self._synced = False
         try:
             append_durably(file, self._size, data)
         except ExceptionGroup:
             self._tail_torn = True
             raise
         self._size += len(data)
+        self._synced = True
+
+    def _sync(self, file: int) -> None:
+        # What an earlier writer left may not be on the disk; own batches are, one by one.
+        if not self._synced:
+            os.fsync(file)
+            self._synced = True
+
+    def _rows(self, events: Sequence[SessionEvent]) -> bytes:
+        return rows(events, path=self._path, max_line_bytes=self._max_line_bytes)
 
     def _release(self) -> None:
         lease, self._lease = self._lease, None

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dsh_brand import HarnessError
-from dsh_session_jsonl.doctor_lines import MAX_LINE_BYTES
 from dsh_session_jsonl.doctor_repair import Repair, RepairRefusedError, write_repaired
 from dsh_session_jsonl.doctor_report import Finding, LogReport, Report, Severity
 from dsh_session_jsonl.doctor_store import examine_folder, examine_log, examine_store
 from dsh_session_jsonl.layout import LOCK_NAME, parse_log_name
+from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 
 __all__ = [
     "MAX_LINE_BYTES",

@@ -19,9 +19,15 @@ from dsh_session import (
     decode_stored_event,
     header_from_json,
 )
-from dsh_session_jsonl.doctor_lines import FrameEnd, Line, open_log, read_lines
 from dsh_session_jsonl.doctor_report import Finding, Severity
 from dsh_session_jsonl.layout import Compression
+from dsh_session_jsonl.stored_lines import (
+    MAX_HEADER_BYTES,
+    FrameEnd,
+    Line,
+    open_log,
+    read_lines,
+)
 from dsh_session_jsonl.zstd_frames import BadFrameError
 from dsh_session_persistence import StoredLogRules
 
@@ -169,6 +175,10 @@ class LogExamination:
     def _read_header(self, line: Line) -> None:
         if line.text is None:
             self._too_long(line)
+            return
+        if line.length > MAX_HEADER_BYTES:
+            message = f"the header line has {line.length} bytes, more than any that is read"
+            self.note("no-header", "error", message, _HEADLESS, line)
             return
         self.header_text = line.text
         try:

@@ -37,7 +37,7 @@ def examine_log(path: Path, *, max_line_bytes: int) -> LogReport:
     examination.findings += _access(path)
     name = parse_log_name(path.name)
     if examination.version is not None and examination.version < SESSION_FORMAT_VERSION:
-        _examine_old(examination, name)
+        _examine_old(examination, name, max_line_bytes)
     if name is not None and _in_project(path):
         examination.findings += _place(path, name, examination.version, examination.header)
     if all(finding.severity != "error" for finding in examination.findings):
@@ -143,7 +143,7 @@ def _place(
         yield _finding("wrong-place", "error", message, _REFUSED, path)
 
 
-def _examine_old(examination: LogExamination, name: LogName | None) -> None:
+def _examine_old(examination: LogExamination, name: LogName | None, max_line_bytes: int) -> None:
     """Convert a log of an older format in memory, and go on with what it becomes."""
     message = f"the log has session format {examination.version}, older than this build's"
     if name is None:
@@ -151,7 +151,7 @@ def _examine_old(examination: LogExamination, name: LogName | None) -> None:
         examination.note("older-format", "error", message, on_open)
         return
     try:
-        log = convert(examination.path.parent, name)
+        log = convert(examination.path.parent, name, max_line_bytes=max_line_bytes)
     except SessionPersistenceError as error:
         on_open = f"refused, and never written to: {error.message}"
         examination.note("older-format", "error", message, on_open)
@@ -164,7 +164,11 @@ def _examine_old(examination: LogExamination, name: LogName | None) -> None:
 def _access(path: Path) -> list[Finding]:
     if os.name != "posix":
         return []
-    mode = path.stat().st_mode & 0o777
+    try:
+        mode = path.stat().st_mode & 0o777
+    except OSError:
+        # Whoever reads it says why it cannot be looked at.
+        return []
     if not mode & _OTHERS:
         return []
     message = f"its mode is {mode:03o}: other users of this machine may use it"

@@ -3,7 +3,7 @@
 import contextlib
 import os
 import re
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 from dsh_brand import HarnessError
 from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
 from dsh_session_jsonl import zstd_frames
-from dsh_session_jsonl._encoding import read_header_line
+from dsh_session_jsonl._encoding import header_line, read_header_line
 from dsh_session_jsonl._lease import Lease
 from dsh_session_jsonl._old_reader import OldLogReader, convert, publish_converted
 from dsh_session_jsonl._old_scan import parse_old_header
@@ -28,6 +28,7 @@ from dsh_session_jsonl.layout import (
     project_segment,
     session_segment,
 )
+from dsh_session_jsonl.stored_lines import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from dsh_session_persistence import (
     Access,
     ListingProblem,
@@ -64,14 +65,26 @@ class _Place(NamedTuple):
 class JsonlStore(SessionLogStore):
     """The sessions below one root folder. Blocking; `JsonlPersistence` is the async service."""
 
-    def __init__(self, root: Path, compression: Compression = "zstd") -> None:
+    def __init__(
+        self,
+        root: Path,
+        compression: Compression = "zstd",
+        *,
+        max_line_bytes: int = MAX_LINE_BYTES,
+    ) -> None:
         """Look at the root, create nothing.
+
+        Args:
+            root: Folder of all logs.
+            compression: Encoding of all of them.
+            max_line_bytes: Longest event, in bytes of its line, that is read or written.
 
         Raises:
             SessionStorageError: The root cannot be read, or zstd is not installed.
         """
         self.root = root.expanduser().resolve()
         self.compression: Compression = compression
+        self.max_line_bytes = max_line_bytes
         _check_root(self.root)
         if compression == "zstd":
             zstd_frames.check_available()
@@ -79,6 +92,8 @@ class JsonlStore(SessionLogStore):
     @override
     def create(self, header: SessionHeader, inherited_event_count: int) -> SessionLog:
         folder = self.root / project_segment(header.cwd) / session_segment(header.id)
+
+        _check_header(header, folder)
 
         def check_absent() -> None:
             for place in self._places(header.id):
@@ -91,6 +106,7 @@ class JsonlStore(SessionLogStore):
             header,
             inherited_event_count,
             check_absent=check_absent,
+            max_line_bytes=self.max_line_bytes,
         )
 
     @override
@@ -133,20 +149,21 @@ class JsonlStore(SessionLogStore):
         return SessionListing(sessions=tuple(sessions.values()), problems=tuple(problems))
 
     def _read_log(self, place: _Place) -> LogReader:
-        reader = LogReader(self._usable(place), self.compression)
+        path = self._usable(place)
+        reader = LogReader(path, self.compression, max_line_bytes=self.max_line_bytes)
         self._check_identity(place, reader.header)
         return reader
 
     def _read_old_log(self, place: _Place) -> OldLogReader:
         self._usable(place)
-        reader = OldLogReader(place.folder, place.name)
+        reader = OldLogReader(place.folder, place.name, max_line_bytes=self.max_line_bytes)
         self._check_identity(place, reader.header)
         return reader
 
     def _publish(self, place: _Place) -> _Place:
         """Write what an old log becomes, or find that somebody else did it meanwhile."""
         self._usable(place)
-        log = convert(place.folder, place.name)
+        log = convert(place.folder, place.name, max_line_bytes=self.max_line_bytes)
         self._check_identity(place, log.header)
         with contextlib.suppress(FileExistsError):
             publish_converted(place.folder, place.name, log)
@@ -176,13 +193,14 @@ class JsonlStore(SessionLogStore):
 
     def _places(self, session_id: SessionId) -> Iterator[_Place]:
         segment = session_segment(session_id)
-        for project in self._projects():
+        # What cannot be looked at holds no session; only a listing tells of it.
+        for project in self._projects([]):
             yield from self._place(project / segment)
 
     def _session_folders(self, problems: MutableSequence[ListingProblem]) -> Iterator[Path]:
-        for project in self._projects():
+        for project in self._projects(problems):
             try:
-                yield from sorted(_folders(project))
+                yield from _folders(project, problems)
             except OSError as error:
                 problems.append(ListingProblem(location=str(project), error=error))
 
@@ -200,11 +218,8 @@ class JsonlStore(SessionLogStore):
         if names:
             yield _Place(folder, max(foreign or names))
 
-    def _projects(self) -> Iterator[Path]:
-        for folder in sorted(_folders(self.root)):
-            name = folder.name
-            if name == NO_CWD or (name.startswith("--") and name.endswith("--")):
-                yield folder
+    def _projects(self, problems: MutableSequence[ListingProblem]) -> Sequence[Path]:
+        return _folders(self.root, problems, wanted=_is_project)
 
     def _usable(self, place: _Place) -> Path:
         """The path of a log that this build and this root's encoding can use."""
@@ -217,6 +232,11 @@ class JsonlStore(SessionLogStore):
             )
         if version > SESSION_FORMAT_VERSION:
             raise wrong_version(version, version, place.path)
+        if not place.path.is_file():
+            raise SessionPersistenceCorruptionError(
+                "no regular file stands where the log should be: move away what does",
+                str(place.path),
+            )
         return place.path
 
     def _check_identity(self, place: _Place, header: SessionHeader) -> None:
@@ -244,12 +264,39 @@ def _check_root(root: Path) -> None:
         )
 
 
-def _folders(parent: Path) -> list[Path]:
+def _check_header(header: SessionHeader, folder: Path) -> None:
+    size = len(header_line(header))
+    if size > MAX_HEADER_BYTES:
+        raise SessionStorageError(
+            f"the header of session {header.id!r} takes {size} bytes, more than the "
+            f"{MAX_HEADER_BYTES} that can be read again: shorten its cwd or agent preset",
+            str(folder),
+        )
+
+
+def _is_project(name: str) -> bool:
+    return name == NO_CWD or (name.startswith("--") and name.endswith("--"))
+
+
+def _folders(
+    parent: Path,
+    problems: MutableSequence[ListingProblem],
+    wanted: Callable[[str], bool] = lambda _: True,
+) -> list[Path]:
+    """The folders in a folder, sorted; an entry that cannot be looked at is a problem."""
+    found = []
     try:
         with os.scandir(parent) as entries:
-            return [parent / entry.name for entry in entries if entry.is_dir()]
+            for entry in entries:
+                path = parent / entry.name
+                try:
+                    if wanted(entry.name) and entry.is_dir():
+                        found.append(path)
+                except OSError as error:
+                    problems.append(_problem(path, error))
     except FileNotFoundError:
         return []
+    return sorted(found)
 
 
 def _problem(folder: Path, error: Exception) -> ListingProblem:

@@ -1,19 +1,29 @@
 """Frames of a compressed log: one for the header line, then one per batch.
 
 The library decodes; where a frame ends is read from its block headers, so that a long log of many
-frames is walked once and a frame that a crash cut off is told from a damaged one.
+frames is walked once and a frame that a crash cut off is told from a damaged one. A frame is read
+in pieces: no file, whatever somebody packed into it, takes more memory than a few of them.
 """
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from io import SEEK_END
+from typing import BinaryIO, Final, NamedTuple
 
 from dsh_session_persistence import SessionStorageError
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 _CONTENT_SIZE_BYTES: Final = (0, 2, 4, 8)
+_LONGEST_HEADER: Final = 1 + 1 + 4 + 8
 _RLE_BLOCK: Final = 1
 _RESERVED_BLOCK: Final = 3
+
+_PIECE: Final = 1 << 20
+_COMPRESSED_PIECE: Final = 1 << 10
+"""Decodes to 32 MiB at most, whatever somebody packed into it."""
+
+_HELD_BYTES: Final = 1 << 24
+"""A frame that decodes to more is decoded twice: to prove it, then to read it."""
 
 
 class BadFrameError(ValueError):
@@ -26,8 +36,11 @@ class Frame(NamedTuple):
     start: int
     end: int
     complete: bool
-    text: bytes
-    """What it decodes to; of an incomplete frame, as much as there is."""
+    text: Iterator[bytes]
+    """What it decodes to, in pieces; of an incomplete frame, as much as there is.
+
+    To be read before the next frame is asked for.
+    """
 
 
 def check_available() -> None:
@@ -50,84 +63,153 @@ def encode_frame(text: bytes) -> bytes:
     return zstandard.ZstdCompressor(write_checksum=True).compress(text)
 
 
-def frames(data: bytes, start: int = 0) -> Iterator[Frame]:
+def frames(file: BinaryIO, start: int = 0) -> Iterator[Frame]:
     """Walk the frames of a file, the last one possibly incomplete.
+
+    A complete frame comes only after all of it proved good.
 
     Raises:
         BadFrameError: Something that is no frame, or fails its checksum; what came before is good.
     """
-    import zstandard  # only a compressed root needs the library
-
-    decompressor = zstandard.ZstdDecompressor()
-    while start < len(data):
+    data = _FileBytes(file)
+    while start < data.size:
         end = _frame_end(data, start)
-        body = data[start:end]
+        stop = data.size if end is None else end
         try:
-            text = decompressor.decompressobj().decompress(body)
-        except zstandard.ZstdError as error:
+            text = _proven(data, start, stop)
+        except BadFrameError:
             if end is not None:
-                raise BadFrameError(f"the frame at byte {start} is damaged: {error}") from error
-            text = b""
+                raise
+            text = iter(())
         if end is None and _frame_after(data, start + 1):
             raise BadFrameError(f"the frame at byte {start} is damaged: good frames follow it")
-        yield Frame(start, len(data) if end is None else end, end is not None, text)
-        if end is None:
-            return
-        start = end
+        yield Frame(start, stop, end is not None, text)
+        start = stop
 
 
-def _frame_end(data: bytes, start: int) -> int | None:
+def first_text(file: BinaryIO, most: int) -> bytes | None:
+    """What the first frame of a file decodes to; `None` if the file ends inside it.
+
+    Raises:
+        BadFrameError: It is no frame, is damaged, or holds more than `most` bytes.
+    """
+    import zstandard  # only a compressed root needs the library
+
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    text, taken = b"", 0
+    while not decoder.eof:
+        piece = file.read(_COMPRESSED_PIECE)
+        if not piece:
+            return None
+        taken += len(piece)
+        try:
+            text += decoder.decompress(piece)
+        except zstandard.ZstdError as error:
+            raise BadFrameError(f"the first frame is damaged: {error}") from error
+        if max(len(text), taken // 2) > most:
+            raise BadFrameError(f"the first frame holds more than {most} bytes")
+    return text
+
+
+class _FileBytes:
+    """The bytes of a file, read where they are asked for.
+
+    Not mapped into memory: a writer may cut the file meanwhile.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = file.seek(0, SEEK_END)
+
+    def read(self, start: int, size: int) -> bytes:
+        self._file.seek(start)
+        return self._file.read(max(0, min(size, self.size - start)))
+
+    def pieces(self, start: int, end: int, size: int) -> Iterator[bytes]:
+        for at in range(start, end, size):
+            yield self.read(at, min(size, end - at))
+
+    def find(self, wanted: bytes, start: int) -> int:
+        while start < self.size:
+            piece = self.read(start, _PIECE)
+            if (found := piece.find(wanted)) >= 0:
+                return start + found
+            start += max(1, len(piece) - len(wanted) + 1)
+        return -1
+
+
+def _proven(data: _FileBytes, start: int, end: int) -> Iterator[bytes]:
+    """The text of a frame, once the library has gone through all of it without complaint."""
+    held: list[bytes] = []
+    size = 0
+    for piece in _decoded(data, start, end):
+        size += len(piece)
+        if size <= _HELD_BYTES:
+            held.append(piece)
+        else:
+            held.clear()
+    return iter((b"".join(held),)) if size <= _HELD_BYTES else _decoded(data, start, end)
+
+
+def _decoded(data: _FileBytes, start: int, end: int) -> Iterator[bytes]:
+    import zstandard  # only a compressed root needs the library
+
+    decoder = zstandard.ZstdDecompressor().decompressobj()
+    try:
+        for piece in data.pieces(start, end, _COMPRESSED_PIECE):
+            yield decoder.decompress(piece)
+    except zstandard.ZstdError as error:
+        raise BadFrameError(f"the frame at byte {start} is damaged: {error}") from error
+
+
+def _frame_end(data: _FileBytes, start: int) -> int | None:
     """Where the frame ends; `None` if the data end first.
 
     Raises:
         BadFrameError: It does not begin like a frame, or has an impossible block.
     """
-    if not _MAGIC.startswith(data[start : start + len(_MAGIC)]):
-        if not any(memoryview(data)[start:]):
+    head = data.read(start, len(_MAGIC) + _LONGEST_HEADER)
+    if not _MAGIC.startswith(head[: len(_MAGIC)]):
+        if not any(piece.strip(b"\0") for piece in data.pieces(start, data.size, _PIECE)):
             # A crash may leave a file longer than what reached the disk, filled with zeros.
             return None
         raise BadFrameError(f"byte {start} does not begin a zstd frame")
-    position = _after_header(data, start + len(_MAGIC))
-    while position + 3 <= len(data):
-        block = int.from_bytes(data[position : position + 3], "little")
+    if len(head) <= len(_MAGIC):
+        return None
+    descriptor = head[len(_MAGIC)]
+    position = start + len(_MAGIC) + _header_length(descriptor)
+    while len(raw := data.read(position, 3)) == 3:
+        block = int.from_bytes(raw, "little")
         kind = (block >> 1) & 3
         if kind == _RESERVED_BLOCK:
             raise BadFrameError(f"the frame at byte {start} has an impossible block")
         position += 3 + (1 if kind == _RLE_BLOCK else block >> 3)
         if block & 1:
-            position += 4 if _has_checksum(data, start) else 0
-            return position if position <= len(data) else None
+            position += 4 if descriptor & 4 else 0
+            return position if position <= data.size else None
     return None
 
 
-def _frame_after(data: bytes, start: int) -> bool:
+def _frame_after(data: _FileBytes, start: int) -> bool:
     """Whether a complete frame begins later: then what comes before it was no crash.
 
     The magic bytes are no UTF-8, so no text of a log holds them uncompressed.
     """
-    import zstandard  # only a compressed root needs the library
-
     while (start := data.find(_MAGIC, start)) >= 0:
         try:
             end = _frame_end(data, start)
             if end is not None:
-                zstandard.ZstdDecompressor().decompressobj().decompress(data[start:end])
+                for _ in _decoded(data, start, end):
+                    pass
                 return True
-        except (BadFrameError, zstandard.ZstdError):
+        except BadFrameError:
             pass
         start += 1
     return False
 
 
-def _after_header(data: bytes, position: int) -> int:
-    if position >= len(data):
-        return len(data)
-    descriptor = data[position]
+def _header_length(descriptor: int) -> int:
     single_segment = descriptor & 0x20
     size = _CONTENT_SIZE_BYTES[descriptor >> 6] or (1 if single_segment else 0)
     window = 0 if single_segment else 1
-    return position + 1 + window + _DICTIONARY_BYTES[descriptor & 3] + size
-
-
-def _has_checksum(data: bytes, start: int) -> bool:
-    return bool(data[start + len(_MAGIC)] & 4)
+    return 1 + window + _DICTIONARY_BYTES[descriptor & 3] + size
