@@ -1,6 +1,5 @@
 """The concrete agent handle: input, cancellation, waits and maintenance."""
 
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar, cast
@@ -81,7 +80,7 @@ class LoopAgent:
         """Model requests made by this instance."""
         self.noted_generation = 0
         """Content generation of the surface after the last request."""
-        self._statuses: deque[AgentStatus] = deque()
+        self._statuses: list[AgentStatus] = []
         self._attempts = 0
         self._revision = 0
         self._call_ids: set[str] | None = None
@@ -274,6 +273,8 @@ class LoopAgent:
 
     def replay(self, was_latched: bool) -> None:
         """Start a driver for a kept wake, if anything is pending."""
+        if not was_latched:
+            return
         closing = self.closing or not self.runtime.accepting
         if phases.replays(
             self.phase, was_latched=was_latched, pending=self.inbox.pending, closing=closing
@@ -289,7 +290,7 @@ class LoopAgent:
         while self._statuses:
             # It leaves the queue only when told, so that a nested call knows of it.
             self.ctx.emit(AgentStatusChanged(agent=self, status=self._statuses[0]))
-            self._statuses.popleft()
+            self._statuses.pop(0)
 
     @property
     def boundary(self) -> TurnBoundary:

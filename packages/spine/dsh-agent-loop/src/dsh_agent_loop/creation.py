@@ -34,6 +34,7 @@ from dsh_session_persistence import SessionHandle
 
 from .agent import LoopAgent
 from .driver import drive
+from .gate import Gate
 from .runtime import LoopRuntime
 from .signal import TurnAborted, under
 
@@ -80,9 +81,9 @@ class AgentLife:
         self._ended = ended
         self.agent = LoopAgent(runtime, request.options, drive)
         self._creating = True
-        self._left = anyio.Event()
+        self._left = Gate()
         """The transaction is over, one way or the other."""
-        self._done = anyio.Event()
+        self._done = Gate()
         self._errors: list[Exception] = []
         self._session: Session | None = None
         self._handle: SessionHandle | None = None
@@ -140,7 +141,7 @@ class AgentLife:
 
     def _leave_creation(self, leave: Callable[[], None]) -> None:
         self._creating = False
-        self._left.set()
+        self._left.open()
         if self._session is not None:
             with self.agent.counted():
                 self.agent.end_maintenance()
@@ -153,9 +154,10 @@ class AgentLife:
         with agent.counted():
             self._home.ctx.sessions.announce(session)
         _recheck(signal)
-        prepared = await under(signal, self._set_up)
-        if prepared is not None:
-            prepared.commit()
+        if self._setup is not None:
+            prepared = await under(signal, self._set_up)
+            if prepared is not None:
+                prepared.commit()
         agents = self._runtime.ctx.agents
         self._detach_agent = agents.enter(agent, self._parent)
         token = task_census.set(agent.census)
@@ -306,9 +308,9 @@ class AgentLife:
 
     def _finish(self) -> None:
         """Last: the id is free, whoever waits is told."""
-        if self._done.is_set():
+        if self._done.is_open:
             return
-        self._done.set()
+        self._done.open()
         self._ended()
         for error in self._errors:
             log.error("agent.teardown_failed", agent=repr(self.agent), exc_info=error)

@@ -11,6 +11,7 @@ import msgspec
 from dsh_llm import AbortSignal
 
 from .clock import Clock, SystemClock
+from .gate import Gate
 
 T = TypeVar("T")
 Leave = Callable[[], None]
@@ -66,7 +67,7 @@ class Census:
         self._ids = itertools.count()
         self._live: dict[int, _Live] = {}
         self._waiters = 0
-        self._changed = anyio.Event()
+        self._changed = Gate()
 
     def enter(
         self,
@@ -154,8 +155,8 @@ class Census:
             await self._changed.wait()
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, anyio.Event()
-        changed.set()
+        changed, self._changed = self._changed, Gate()
+        changed.open()
 
 
 class Grace(msgspec.Struct, frozen=True, kw_only=True):

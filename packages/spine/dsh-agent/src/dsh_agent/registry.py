@@ -74,7 +74,8 @@ class _Entry:
         self.announced = False
         self.announcing = False
         self.detached = False
-        self.settled = anyio.Event()
+        self.settled: anyio.Event | None = None
+        """Made by who waits for the end of the announcement."""
 
 
 class AgentRegistry(Service):
@@ -278,7 +279,8 @@ class AgentRegistry(Service):
             await agent.ctx.serial(AgentCreated(agent=agent, source=source, signal=signal))
         finally:
             entry.announcing = False
-            entry.settled.set()
+            if entry.settled is not None:
+                entry.settled.set()
         agent.ctx.emit(AgentSessionStart(agent=agent, source=source))
 
     async def register(
@@ -302,6 +304,7 @@ class AgentRegistry(Service):
             return
         entry.detached = True
         if entry.announcing:
+            entry.settled = anyio.Event()
             with anyio.CancelScope(shield=True):
                 await entry.settled.wait()
         self._entries.pop(entry.agent.id, None)
