@@ -170,6 +170,8 @@ async def test_cancelling_the_task_passes_and_closes_the_connection() -> None:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(collect, adapter)
+                while not server.requests:
+                    await checkpoint()
                 await wait_all_tasks_blocked()
                 scope.cancel()
         assert scope.cancelled_caught

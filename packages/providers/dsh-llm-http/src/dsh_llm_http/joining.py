@@ -17,6 +17,7 @@ _FINAL = re.compile(rb"HTTP/1\.1 [2-5][0-9][0-9]")
 _CODING = re.compile(rb"\ntransfer-encoding:([^\r\n]*)", re.IGNORECASE)
 _SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}")
 _CUT_SIZE = re.compile(rb"[0-9A-Fa-f]{1,8}\r?")
+_SIZES_KEPT = 4096
 _SIZE_LINE_LIMIT = 10
 """A longer size line holds an extension or is wrong."""
 _POISON = b"!\r\n"
@@ -39,6 +40,8 @@ class ChunkJoiner:
         self._held = b""
         """Bytes not yet passed on, a cut size line or footer; in a head, a copy of what was."""
         self._missing = 0
+        self._sizes: dict[bytes, int] = {}
+        """Size lines seen before: events are of few sizes."""
 
     def begin(self) -> None:
         """A request is sent: what comes next is the head of its response."""
@@ -80,6 +83,25 @@ class ChunkJoiner:
         self._state = _State.SIZE if chunked and _FINAL.match(head) else _State.PASS
         return passed + (self.feed(rest) if rest else b"")
 
+    def _whole_chunks(self, data: bytes, position: int, pieces: list[bytes]) -> int:
+        """Take the chunks that lie in this read as a whole; where the first other one begins."""
+        sizes = self._sizes
+        while True:
+            end = data.find(b"\r\n", position, position + _SIZE_LINE_LIMIT)
+            if end < 0:
+                return position
+            line = data[position:end]
+            size = sizes.get(line)
+            if size is None:
+                size = _size_of(line)
+                if len(sizes) < _SIZES_KEPT:
+                    sizes[line] = size
+            stop = end + 2 + size
+            if not size or data[stop : stop + 2] != b"\r\n":
+                return position
+            pieces.append(data[end + 2 : stop])
+            position = stop + 2
+
     def _join(self, data: bytes) -> bytes:
         """The chunks of one read as one, and raw from where they are unusual."""
         pieces: list[bytes] = []
@@ -87,13 +109,16 @@ class ChunkJoiner:
         self._held = b""
         while position < size:
             if self._state is _State.SIZE:
+                position = self._whole_chunks(data, position, pieces)
+                if position == size:
+                    break
                 end = data.find(b"\r\n", position, position + _SIZE_LINE_LIMIT)
                 line = data[position:end] if end >= 0 else b""
                 if end < 0 and _may_be_size(data[position:]):
                     self._held = data[position:]
                     break
-                self._missing = int(line, 16) if _SIZE.fullmatch(line) else 0
-                if not self._missing:  # the last chunk, an extension, or a fault
+                self._missing = _size_of(line)
+                if not self._missing:
                     self._state = _State.PASS
                     return _chunk(pieces) + data[position:]
                 position = end + 2
@@ -117,6 +142,11 @@ class ChunkJoiner:
                     self._state = _State.PASS
                     return _chunk(pieces) + _POISON + data[position:]
         return _chunk(pieces)
+
+
+def _size_of(line: bytes) -> int:
+    """The size that a line names; 0 for the last chunk, an extension or a fault."""
+    return int(line, 16) if _SIZE.fullmatch(line) else 0
 
 
 def _may_be_size(data: bytes) -> bool:
