@@ -28,6 +28,7 @@ import dsh_approval, dsh_fs, dsh_todo, dsh_tool_timeout
 from dsh_brand import encode
 from dsh_spine import SpineContext, spine
 from dsh_system_prompt import render_prompt
+from dsh_tools import tool
 
 PLUGINS = [
     (dsh_fs, {"root": "."}),
@@ -35,16 +36,30 @@ PLUGINS = [
     (dsh_approval, {}),
     (dsh_tool_timeout, None),
 ]
+NAMES = ["one", "two", "three", "Four", "_five", "six"]
+
+
+def own_tool(name):
+    @tool(name=name, description=f"Do {name}.")
+    async def run(text: str) -> str:
+        return text
+
+    return lambda ctx: ctx.tools.register(run)
 
 
 async def main():
-    random.Random(int(sys.argv[1])).shuffle(PLUGINS)
+    shuffle = random.Random(int(sys.argv[1])).shuffle
+    shuffle(PLUGINS)
+    shuffle(NAMES)
     async with SpineContext() as ctx:
         for plugin, config in PLUGINS[:2]:
             ctx.plugin(plugin, config)
         ctx.plugin(spine)
         for plugin, config in PLUGINS[2:]:
             ctx.plugin(plugin, config)
+        await ctx.settled()
+        for name in NAMES:
+            ctx.inject(["tools"], own_tool(name))
         await ctx.settled()
         assembly = await ctx.system_prompt.assemble(None)
         assert {"edit", "read", "todo_write", "write"} <= {each.name for each in assembly.tools}

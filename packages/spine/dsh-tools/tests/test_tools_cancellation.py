@@ -1,7 +1,8 @@
 """What abort, cancellation and abandonment do to a call."""
 
+import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import anyio
 import pytest
@@ -285,6 +286,104 @@ async def test_T74_a_stray_cancellation_is_the_bodys_own_failure() -> None:
             result = await bench.run("work")
         assert text_of(result) in {"Error: CancelledError", "Error: Cancelled"}
         assert code_of(result) is None
+
+
+async def a_cancellation() -> BaseException:
+    """A cancellation exception, caught where it was asked for."""
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class() as error:
+            kept: BaseException = error
+            return kept
+    raise AssertionError("not cancelled")
+
+
+async def test_T74_a_body_that_never_waits_cannot_have_been_cancelled() -> None:
+    kept = await a_cancellation()
+
+    @tool
+    async def odd() -> str:
+        """Raise a cancellation that somebody else got."""
+        raise kept
+
+    async with tool_bench(odd) as bench:
+        result = await bench.run("odd")
+        assert text_of(result) in {"Error: CancelledError", "Error: Cancelled"}
+
+
+@pytest.mark.parametrize("stage", [ToolsPreExecute, ToolsExecute, ToolsPostExecute])
+async def test_T74_a_listener_that_never_waits_cannot_have_been_cancelled(
+    stage: type[ToolsPreExecute] | type[ToolsExecute] | type[ToolsPostExecute],
+) -> None:
+    kept = await a_cancellation()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    def odd(event: object, next_: object) -> object:
+        raise kept
+
+    async with tool_bench(work) as bench:
+        bench.ctx.on(stage, odd)  # type: ignore[misc]  # no coroutine function, on purpose
+        result = await bench.run("work")
+        assert text_of(result) in {"Error: CancelledError", "Error: Cancelled"}
+
+
+@pytest.mark.parametrize("stage", [ToolsPreExecute, ToolsExecute, ToolsPostExecute])
+async def test_T88_a_stage_that_is_cancelled_before_it_begins_leaves_nothing(
+    stage: type[ToolsPreExecute] | type[ToolsExecute] | type[ToolsPostExecute],
+) -> None:
+    @tool
+    async def work() -> str:
+        """Work."""
+        scope.cancel()
+        return "done"
+
+    async def listener(event: object, next_: Callable[[], Awaitable[object]]) -> object:
+        return await next_()
+
+    async with tool_bench(work) as bench:
+        bench.ctx.on(stage, listener)  # type: ignore[misc]  # one listener for all three
+        with anyio.CancelScope() as scope:
+            if stage is not ToolsPostExecute:
+                scope.cancel()
+            await bench.run("work")
+        gc.collect()  # a coroutine that was never awaited would say so here
+
+
+async def test_T130_a_signal_that_is_asked_for_late_is_abandoned_too() -> None:
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async with tool_bench(work) as bench:
+        prepared = await bench.tools.scheduler.prepare(bench.call("work", {}))
+        bench.tools.scheduler.abandon(prepared.exec)
+        assert prepared.exec.signal.abandoned
+        nested = bench.call("work", {}, signal=prepared.exec.signal)
+        assert code_of(await bench.tools.execute(nested)) == "ABORTED_BEFORE_DISPATCH"
+
+
+async def test_T80_a_signal_that_is_asked_for_after_the_end_holds_no_observer() -> None:
+    records: list[ToolRunContext] = []
+    caller = AbortController()
+
+    @tool
+    async def work(run: ToolRunContext) -> str:
+        """Work."""
+        records.append(run)
+        return "done"
+
+    async with tool_bench(work) as bench:
+        await bench.tools.execute(bench.call("work", {}, signal=caller.signal))
+        late = records[0].signal
+        caller.abort("later")
+        assert not late.aborted
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

@@ -670,3 +670,47 @@ def test_texts_for_the_model_change_on_purpose_only() -> None:
 
 
 TEXTS_DIGEST = "a2f52e9fa30eba018c2e675ee0d8ff636d09a63eaeb4de68ad42efd8f0eda903"
+
+
+async def test_T58_the_tool_is_looked_up_when_its_body_is_due() -> None:
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "old"
+
+    @tool(name="work")
+    async def newer() -> str:
+        """Work anew."""
+        return "new"
+
+    async with tool_bench() as bench:
+        handles = [bench.tools.register(work)]
+
+        async def swap(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
+            handles.pop()()
+            if not bench.tools.names():
+                handles.append(bench.tools.register(newer))
+            return await next_()
+
+        bench.ctx.on(ToolsPreExecute, swap)
+        assert text_of(await bench.run("work")) == "new"
+        prepared = await bench.tools.scheduler.prepare(bench.call("work", {}))
+        handles.pop()()
+        result = await bench.tools.scheduler.dispatch(prepared.exec)
+        assert code_of(result) == "UNKNOWN_TOOL"
+
+
+async def test_T125_contexts_that_a_projector_defers_are_kept() -> None:
+    note = create_user_message("seen")
+
+    def project(run: ToolRunContext, result: ToolExecutionResult) -> None:
+        run.defer_context(note)
+
+    @tool(project_content=project)
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async with tool_bench(work) as bench:
+        result = await bench.run("work")
+        assert result.additional_contexts == (note,)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsh_cordis import Context, InternalError
+from dsh_cordis import Context, InternalError, Scope, create_scope
 from dsh_llm import ToolSchema
 from dsh_tools import (
     JsonSchemaError,
@@ -10,6 +10,7 @@ from dsh_tools import (
     ToolDefinition,
     ToolOutput,
     ToolRegistrationError,
+    ToolRegistry,
     ToolRunContext,
     ToolsChange,
     ToolsResult,
@@ -263,3 +264,40 @@ async def test_a_guard_that_raises_is_reported_as_a_failed_call_not_to_the_kerne
         bench.tools.guard(guard)
         assert text_of(await bench.run("a")) == "Error: guard broke"
         assert reported == []
+
+
+class Key:
+    """Tags a scope."""
+
+
+class Needs(Context):
+    tools: ToolRegistry
+
+
+async def test_T9_a_scope_that_is_moved_sees_the_tools_of_its_new_ancestor() -> None:
+    first, second, child = Key(), Key(), Key()
+    scopes: list[Scope] = []
+
+    def owner(ctx: Needs) -> None:
+        create_scope(ctx, first).ctx.tools.register(named("a"))
+        create_scope(ctx, second).ctx.tools.register(named("b"))
+        scopes.append(create_scope(ctx, child, first))
+
+    async with tool_bench() as bench:
+        await bench.ctx.plugin(owner)
+        assert await visible(bench, child) == ["a"]
+        binding = scopes[0].binding
+        assert binding is not None
+        binding.move(second)
+        assert await visible(bench, child) == ["b"]
+        binding.move(None)
+        assert await visible(bench, child) == []
+
+
+async def test_scopes_that_cannot_be_referred_to_weakly_work() -> None:
+    class Slotted:
+        __slots__ = ()
+
+    async with tool_bench(named("a")) as bench:
+        assert await visible(bench, Slotted()) == ["a"]
+        assert await visible(bench, []) == ["a"]
