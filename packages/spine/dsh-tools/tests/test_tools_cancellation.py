@@ -504,7 +504,7 @@ async def test_T130_an_abandoned_thread_is_left_alone_but_stays_in_the_census() 
             release.set()
             while census.running:
                 await checkpoint()
-        assert (seen, prepared.exec._contexts) == ([], ())
+        assert (seen, prepared.exec._contexts) == ([], [])
 
 
 async def test_T130_a_thread_that_has_not_begun_never_does() -> None:

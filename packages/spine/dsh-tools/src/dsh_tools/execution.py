@@ -52,13 +52,13 @@ class ToolRunContext:
         self._agent = agent
         self._parent = parent
         self._caller_signal = signal
+        self._contexts: list[Message] = []  # threads append, too
 
     # What most calls never need, or set once, stands here as a default.
     _own: AbortController | None = None
     """Made for the first who asks for the signal: bodies that never wait do not."""
     _signal: AbortSignal | None = None
     """What a wrapper put in the place of the own signal."""
-    _contexts: tuple[Message, ...] = ()
     _removers: tuple[Callable[[], None], ...] = ()
     _concluded = False
     _closed = False
@@ -123,7 +123,7 @@ class ToolRunContext:
         if message.role != "user":
             raise ValueError(f"a deferred context must have role 'user', not {message.role!r}")
         if self._accepts("a context was deferred"):
-            self._contexts = (*self._contexts, message)
+            self._contexts.append(message)
 
     def conclude_turn(self) -> None:
         """End the turn with this step, if this execution ends in a success.
@@ -258,7 +258,8 @@ class Execution(ToolRunContext):
 
     def take_contexts(self) -> tuple[Message, ...]:
         """The contexts deferred so far; they are handed out once."""
-        taken, self._contexts = self._contexts, ()
+        taken = tuple(self._contexts)
+        self._contexts.clear()
         return taken
 
     def abandon(self) -> None:
