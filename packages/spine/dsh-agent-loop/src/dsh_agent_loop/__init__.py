@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from dsh_cordis import Context
 
 from .checkpoint import Checkpoint, checkpoint
+from .configured import ConfiguredAgents, LoopPlan
 from .grace import CensusEntry
 from .invariant import RequestInvariantError, invariant
 from .runtime import LoopContext, LoopSettings
@@ -24,9 +25,12 @@ def __getattr__(attribute: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
 
 
-def apply(ctx: Context, config: LoopSettings) -> None:
-    """Mount the loop; see `Config`."""
+def apply(ctx: Context, config: LoopPlan) -> None:
+    """Mount the loop and the agents that its configuration names; see `Config`."""
     _ = ctx.plugin(AgentLoop, config)
+    launches = config.launches()
+    if launches:
+        _ = ctx.plugin(ConfiguredAgents(launches))
 
 
 __all__ = [
@@ -34,6 +38,7 @@ __all__ = [
     "CensusEntry",
     "Checkpoint",
     "Config",
+    "ConfiguredAgents",
     "LoopContext",
     "LoopSettings",
     "RequestInvariantError",

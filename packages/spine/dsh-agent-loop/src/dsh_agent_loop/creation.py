@@ -108,6 +108,10 @@ class AgentLife:
         """The agent's scope."""
         return self._scope
 
+    def leaves(self, session_id: SessionId) -> bool:
+        """Whether this is the agent of that session, on its way out."""
+        return self._disposing and self._session is not None and self._session.id == session_id
+
     # ---- creation --------------------------------------------------------------------------
 
     async def create(self, request: CreateRequest) -> AgentHandle:

@@ -18,6 +18,7 @@ from dsh_agent import (
     turn_boundary_unit,
 )
 from dsh_cordis import Context, Service
+from dsh_session import SessionId
 from dsh_system_prompt import AssemblyContext
 
 from .agent import LoopAgent
@@ -110,6 +111,22 @@ class AgentLoop(Service):
         life = AgentLife(self._runtime, view.ctx, request, lambda: self._lives.pop(life, None))
         self._lives[life] = None
         return life
+
+    @property
+    def accepting(self) -> bool:
+        """False once the loop unloads."""
+        return self._runtime.accepting
+
+    async def drained(self, session_id: SessionId) -> None:
+        """Wait until an agent of that id that is on its way out is gone; a live one is left alone.
+
+        Args:
+            session_id: Id of the agent.
+        """
+        for life in list(self._lives):
+            if life.leaves(session_id):
+                with suppress(Exception):  # its failure is for whoever disposed it
+                    await life.dispose()
 
     # ---- inspection ------------------------------------------------------------------------
 

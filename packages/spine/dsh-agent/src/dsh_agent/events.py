@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from dsh_cordis import Emit, Serial, Waterfall
 from dsh_llm import AbortSignal, LlmCallConfig, LlmFailure, Message, RetryPolicy
+from dsh_session import SessionId
 
 from .handle import Agent
 from .types import (
@@ -187,3 +188,13 @@ class TurnStopping(Serial[None], frozen=True, kw_only=True):
     """Counts from 1."""
     signal: AbortSignal
     """Of the turn; aborts when the turn is cancelled."""
+
+
+class ConfigStartFailed(Emit, frozen=True, kw_only=True):
+    """An agent that the configuration names could not be started; the others go on."""
+
+    name: ClassVar[str] = "agent-loop/config-start-failed"
+    session_id: SessionId
+    """Of the session that was to be created or resumed."""
+    error: BaseException
+    """As raised."""
