@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable
 import anyio
 import anyio.lowlevel
 import pytest
+import structlog.testing
 
 from dsh_agent import AbandonedWork, AgentAbandoned, AgentSelfWaitError
-from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
+from dsh_agent_loop.testing import LoopStack, ManualClock, call, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_llm import create_user_message
 from dsh_session import ToolResultEvent
@@ -237,9 +238,18 @@ async def test_T23_a_failure_of_the_scheduling_itself(monkeypatch: pytest.Monkey
 
 
 async def test_T25_a_body_that_outlives_both_graces() -> None:
-    config = {"cancel_grace_ms": 10, "abandon_grace_ms": 10}
+    clock = ManualClock()
     replies = call(("c1", "t", ""), ("c2", "t", ""))
-    async with loop_stack(replies, config=config) as stack:
+    async with (
+        loop_stack(replies, before=lambda ctx: ctx.provide("clock", clock)) as stack,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def pass_time() -> None:
+            while True:
+                await anyio.lowlevel.checkpoint()
+                clock.advance(1)
+
         entered, release = anyio.Event(), anyio.Event()
         given_up: list[AbandonedWork] = []
         stack.ctx.on(AgentAbandoned, lambda e: given_up.append(e.work), everywhere=True)
@@ -256,7 +266,9 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
             await entered.wait()
             stack.recorder.take()
             stack.agent.cancel()
-            await stack.agent.when_idle()
+            tasks.start_soon(pass_time)
+            with structlog.testing.capture_logs() as records:
+                await stack.agent.when_idle()
         assert stack.recorder.take() == [
             "tool/result c1 TOOL_OUTCOME_UNKNOWN",
             "~agent/abandoned",
@@ -267,6 +279,9 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
             "~status idle",
         ]
         assert [(work.kind, work.call_id) for work in given_up] == [("tool-body", "c1")]
+        assert given_up[0].age_s >= 15
+        (record,) = [each for each in records if each["event"] == "agent.work_abandoned"]
+        assert "await release.wait()" in record["stack"]
         alive = stack.ctx.agent_loop.census(stack.agent)
         assert alive
         assert all(entry.abandoned for entry in alive)
@@ -275,6 +290,7 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
             while stack.ctx.agent_loop.census(stack.agent):
                 await anyio.lowlevel.checkpoint()
         assert stack.recorder.take() == []
+        tasks.cancel_scope.cancel()
 
 
 async def test_A74_a_body_that_ends_by_the_native_cancellation() -> None:

@@ -12,6 +12,7 @@ from dsh_llm import AbortSignal
 
 from .clock import Clock, SystemClock
 from .gate import Gate
+from .stacks import stacks_below
 
 T = TypeVar("T")
 Leave = Callable[[], None]
@@ -189,6 +190,7 @@ class Work(Generic[T]):
         self._error: BaseException | None = None
         self._cancelled = False
         self._on_done: list[Callable[[], None]] = []
+        self._task_id: int | None = None
 
     @property
     def done(self) -> bool:
@@ -197,6 +199,7 @@ class Work(Generic[T]):
 
     async def run(self) -> None:
         """The task: keeps value or error, never raises an `Exception`."""
+        self._task_id = anyio.get_current_task().id
         try:
             with self._scope:
                 self._value = await self._fn()
@@ -210,6 +213,11 @@ class Work(Generic[T]):
             self._done.set()
             for callback in self._on_done:
                 callback()
+
+    @property
+    def stack(self) -> str:
+        """Where it stands, for people; empty before it began and when it has ended."""
+        return "" if self._task_id is None or self.done else stacks_below(self._task_id)
 
     def cancel(self) -> None:
         """Cancel it natively."""

@@ -59,6 +59,8 @@ class _Call:
         """The loop answers in its place."""
         self.abandoned: CensusEntry | None = None
         """What still runs of it, the innermost part."""
+        self.stack = ""
+        """Where that stood when it was given up."""
         self.committed = False
 
     @property
@@ -269,6 +271,8 @@ class _Batch:
             self._agent.controller.abandon()
         alive = self._agent.census.abandon_call(call.block.id)
         call.abandoned = alive[-1] if alive else None
+        for work in (self._stage_work, call.work):
+            call.stack = call.stack or ("" if work is None else work.stack)
 
     async def _stop_everything(self) -> None:
         """The driver is cancelled: cancel what runs and give it one grace."""
@@ -347,7 +351,7 @@ class _Batch:
         except Exception as first:  # noqa: BLE001  # tried once more, with the least there is
             self._append_last_resort(call, first)
         if call.abandoned is not None:
-            self._tell_abandoned(call.abandoned)
+            self._tell_abandoned(call.abandoned, call.stack)
 
     def _log_call_late(self, call: _Call) -> bool:
         try:
@@ -366,9 +370,15 @@ class _Batch:
         if self._failure is None:
             self._failure = first
 
-    def _tell_abandoned(self, entry: CensusEntry) -> None:
+    def _tell_abandoned(self, entry: CensusEntry, stack: str) -> None:
         work = AbandonedWork(
             kind=entry.kind, label=entry.label, call_id=entry.call_id, age_s=entry.age_s
         )
-        log.error("agent.work_abandoned", agent=self._agent.id, kind=work.kind, label=work.label)
+        log.error(
+            "agent.work_abandoned",
+            agent=self._agent.id,
+            kind=work.kind,
+            label=work.label,
+            stack=stack,
+        )
         self._agent.ctx.emit(AgentAbandoned(agent=self._agent, work=work))
