@@ -521,3 +521,35 @@ async def test_K114_a_moved_fiber_restarts_only_where_a_claim_of_it_changes(ctx:
     assert log[4:] == ["reader undone", "bystander undone"]
     with pytest.raises(InactiveError):
         moved.move(ctx)
+
+
+async def test_K23_a_view_kept_after_its_caller_is_gone_registers_nothing(ctx: Context) -> None:
+    kept: list[Counter] = []
+    undone: list[str] = []
+
+    def caller(ctx: NeedsCounter) -> None:
+        kept.append(ctx.counter)
+
+    service = ctx.plugin(Counter)
+    fiber = ctx.plugin(caller)
+    await ctx.settled()
+    await fiber.dispose()
+    with pytest.raises(InactiveError):
+        kept[0].register(lambda: undone.append("caller"))
+    # What a service starts for itself stands on its own context, whoever calls.
+    own: Counter = ctx.counter
+    own.register(lambda: undone.append("root"))
+    await service.dispose()
+    assert undone == []
+
+
+async def test_K140_nothing_of_what_is_left_out_comes_in_by_a_side_door(ctx: Context) -> None:
+    with pytest.raises(ValueError, match="cannot be a service key"):
+        ctx.provide("counter.inner", 1)
+    ctx.provide("thing", 1)
+    with pytest.raises(ServiceConflict):
+        ctx.provide("thing", 2)
+    for change in (ctx.fiber.restart, lambda: ctx.fiber.update(None)):
+        with pytest.raises(TypeError, match="open another"):
+            change()
+    assert ctx.thing == 1

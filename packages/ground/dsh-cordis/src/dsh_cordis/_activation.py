@@ -407,6 +407,10 @@ class Claims:
         if self._live.get(claim.pair) is claim:
             del self._live[claim.pair]
 
+    def pairs(self) -> list[Pair]:
+        """All pairs that are claimed."""
+        return list(self._live)
+
     def get(self, pair: Pair) -> Claim | None:
         """The live claim of a pair."""
         return self._live.get(pair)

@@ -111,7 +111,9 @@ class FiberCore(FiberMachine):
 
         Raises:
             InactiveError: Disposal has been requested.
+            TypeError: It is a root.
         """
+        self._refuse_root()
         if self._dying:
             raise InactiveError(self.name, "restart")
         self._again = True
@@ -124,7 +126,9 @@ class FiberCore(FiberMachine):
         Raises:
             InactiveError: Disposal has been requested.
             ConfigError: The fiber is ACTIVE and the config is invalid; nothing changed.
+            TypeError: It is a root.
         """
+        self._refuse_root()
         if self._dying:
             raise InactiveError(self.name, "update")
         if self.state is not FiberState.ACTIVE:
@@ -200,6 +204,10 @@ class FiberCore(FiberMachine):
             left = list(frame.awaiting)
             left.remove(self)
             frame.awaiting = left
+
+    def _refuse_root(self) -> None:
+        if self.mount is None:
+            raise TypeError("a root is neither restarted nor updated; open another Context()")
 
     def _refuse_deadlock(self, *, going_down: bool) -> None:
         caller = caller_behind(self, going_down=going_down)
