@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from dsh_llm_scripted import Call, MockServer, Reply, stall, text_reply, tool_call_reply
+from dsh_llm_scripted import Call, MockServer, Reply, slowly, stall, text_reply, tool_call_reply
 from dsh_llm_scripted.server import Step
 
 TIMEOUT_S = 60
@@ -337,6 +337,24 @@ def test_an_interrupt_exits_130_and_the_session_goes_on(shell: Shell) -> None:
         _, errors = process.communicate(timeout=TIMEOUT_S)
         resumed = shell.dsh("run", "Again", "--resume")
     assert process.returncode == 130, errors
+    assert (resumed.returncode, resumed.stdout) == (0, b"Here again.\n"), resumed.stderr
+
+
+def test_a_reader_that_leaves_interrupts_the_turn_and_the_session_goes_on(shell: Shell) -> None:
+    numbers = text_reply(" ".join(str(number) for number in range(400)))
+    with serving([slowly(numbers, 0.01), text_reply("Here again.")]) as server:
+        shell.use(server)
+        process = shell.start("run", "Count")
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(4) == b"0 1 "
+        process.stdout.close()
+        errors = process.stderr.read()
+        process.wait(timeout=TIMEOUT_S)
+        process.stderr.close()
+        resumed = shell.dsh("run", "Again", "--resume")
+    assert process.returncode == 130, errors
+    assert b"Traceback" not in errors
     assert (resumed.returncode, resumed.stdout) == (0, b"Here again.\n"), resumed.stderr
 
 

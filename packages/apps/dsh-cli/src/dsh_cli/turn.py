@@ -1,8 +1,10 @@
 """One turn of one agent, shown while it happens."""
 
+import os
 import signal
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 
@@ -27,17 +29,24 @@ from dsh_session import (
 class TurnWatch:
     """What the turns of one run came to; fed by the session's events."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, agent: Agent) -> None:
         self.reason: TurnEndReason | None = None
         """How the last turn ended."""
         self.usage: TokenUsage | None = None
         """Tokens of all attempts, failed ones too."""
         self.interrupted = False
         self._output = output
+        self._agent = agent
+
+    def interrupt(self) -> None:
+        """Cancel the turn; what waits in the inbox stays."""
+        self.interrupted = True
+        self._agent.cancel(UserCancel(), keep_inbox=True)
 
     def frame(self, event: AgentAssistantStream) -> None:
         """Show a live frame."""
-        self._output.frame(event)
+        with self._reading():
+            self._output.frame(event)
 
     def event(self, appended: SessionEventAppended) -> None:
         """Note and show a committed event."""
@@ -53,7 +62,18 @@ class TurnWatch:
                 self.reason = reason
             case _:
                 pass  # no figure of the run depends on it
-        self._output.event(event)
+        with self._reading():
+            self._output.event(event)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Take a reader of the output that went away, as `head` does, for an interrupt."""
+        try:
+            yield
+        except BrokenPipeError:
+            # Nobody reads any more: what follows, the interpreter's own flush too, goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            self.interrupt()
 
     def conclude(self) -> ExitCode:
         """Show how it ended and name the exit code."""
@@ -90,16 +110,11 @@ async def run_turn(agent: Agent, prompt: str, output: Output) -> ExitCode:
     The first interrupt cancels the turn and waits until the log is closed; a second one, while
     that wait lasts, ends the process's work at once and leaves a log that resumes.
     """
-    watch = TurnWatch(output)
+    watch = TurnWatch(output, agent)
     frames = agent.ctx.on(AgentAssistantStream, watch.frame)
     events = agent.ctx.on(SessionEventAppended, watch.event)
-
-    def interrupt() -> None:
-        watch.interrupted = True
-        agent.cancel(UserCancel(), keep_inbox=True)
-
     try:
-        async with _interrupts(interrupt):
+        async with _interrupts(watch.interrupt):
             agent.followup(prompt)
             await agent.when_idle()
     finally:
