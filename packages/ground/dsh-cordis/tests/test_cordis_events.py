@@ -502,3 +502,22 @@ async def test_an_async_listener_on_a_root_without_a_loop_is_reported(ctx: Conte
     root.on(Said, late)
     root.emit(Said())
     assert [type(error).__name__ for error in recorder.errors] == ["NotEnteredError"]
+
+
+async def test_K81_K86_a_prepared_emit_is_decided_and_checked_before_it_runs(ctx: Context) -> None:
+    log: list[str] = []
+    early = ctx.on(Said, lambda event: log.append("early"))
+    run = ctx.prepare_emit(Said(text="1"))
+    ctx.on(Said, lambda event: log.append("late"))
+    assert log == []
+    run()
+    early()
+    ctx.prepare_emit(Said(text="2"))()
+    assert log == ["early", "late"]
+
+    def refuse(event: InternalDispatch) -> None:
+        raise ValueError("refused")
+
+    ctx.on(InternalDispatch, refuse)
+    with pytest.raises(ValueError, match="refused"):
+        ctx.prepare_emit(Said(text="3"))
