@@ -165,7 +165,7 @@ async def _abort(
     with anyio.move_on_after(grace_s) as limit:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(bench.tools.execute, late)
-            await anyio.lowlevel.checkpoint()
+            await anyio.wait_all_tasks_blocked()  # it waits for something, or is done
             caller.abort("check")
     if limit.cancelled_caught:
         problems.append(f"it goes on for more than {grace_s:g} s after an abort")
