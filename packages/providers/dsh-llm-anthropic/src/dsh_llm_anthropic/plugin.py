@@ -1,7 +1,10 @@
 """The plugin: registers the configured routes with `ctx.llm`."""
 
+from collections.abc import Mapping
+
 from dsh_cordis import Context
 from dsh_llm import LlmService
+from dsh_llm_http.serving import serve
 
 from .adapter import AnthropicAdapter
 from .profiles import Config
@@ -18,6 +21,9 @@ class Needs(Context):
 async def apply(ctx: Needs, config: Config) -> None:
     """Register all routes together; with the plugin they and their connections go."""
     adapter = AnthropicAdapter(config.providers)
-    ctx.effect(lambda: adapter.aclose, label="connections")
-    if config.providers:
-        ctx.llm.register_adapter(list(config.providers), adapter)
+    serve(ctx, ctx.llm, adapter, namespace=name, providers_of=_providers)
+
+
+def _providers(settings: object) -> Mapping[str, object]:
+    config = settings if isinstance(settings, Config) else Config.model_validate(settings or {})
+    return config.providers

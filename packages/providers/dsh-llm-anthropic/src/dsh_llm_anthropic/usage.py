@@ -2,6 +2,7 @@
 
 import msgspec
 
+from dsh_brand import MAX_SAFE_INT
 from dsh_llm import TokenUsage
 
 from .payloads import Usage
@@ -21,7 +22,8 @@ class UsageCounts:
         thought = None if details is None else details.thinking_tokens
         reported = {**msgspec.structs.asdict(usage), "output_tokens_details": thought}
         for name, count in reported.items():
-            if count is not None and count >= 0:
+            # A number beyond that is no count, and no log could store it.
+            if count is not None and 0 <= count <= MAX_SAFE_INT:
                 self._counts[name] = count
 
     def usage(self) -> TokenUsage | None:
@@ -34,7 +36,8 @@ class UsageCounts:
         written = counts.get("cache_creation_input_tokens")
         total = None
         if sent is not None and answered is not None:
-            total = sent + answered + (read or 0) + (written or 0)
+            summed = sent + answered + (read or 0) + (written or 0)
+            total = summed if summed <= MAX_SAFE_INT else None
         return TokenUsage(
             input_tokens=sent or 0,
             output_tokens=answered or 0,

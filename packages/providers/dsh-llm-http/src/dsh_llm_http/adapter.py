@@ -2,14 +2,16 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dsh_brand import Secret
 from dsh_llm import (
     AbortSignal,
     GenerateOptions,
+    LlmDiscoveredModel,
     LlmError,
     LlmModelContext,
+    LlmModelDiscoveryRequest,
     LlmModelInfo,
     LlmProviderInfo,
     LlmResolvedModelInfo,
@@ -19,8 +21,10 @@ from dsh_llm import (
 
 from .attempt import Attempt, Exchange
 from .credentials import CredentialLookup, environment, resolve_key
-from .engine import Engine, refuse_if_aborted
-from .routes import HttpRoute
+from .discovery import IDLE_S, ask_for_models
+from .engine import Engine, HttpRequest, refuse_if_aborted
+from .headers import request_headers
+from .routes import HttpRoute, KeyHeader
 from .shared import SharedEngine
 
 R = TypeVar("R", bound=HttpRoute)
@@ -45,13 +49,41 @@ class HttpAdapter(ABC, Generic[R]):
         engine: Engine | None = None,
     ) -> None:
         self._distribution = distribution
-        self._routes = dict(routes)
+        self._routes: Mapping[str, R] = dict(routes)
         self._credentials = credentials
         self._engine = SharedEngine(_new_engine if engine is None else lambda: engine)
+
+    default_key_header: ClassVar[KeyHeader] = "authorization"
+    """Where the key of an endpoint travels that no profile describes."""
 
     @abstractmethod
     def exchange(self, options: GenerateOptions, route: R) -> Exchange:
         """What one attempt sends and how its answer is read; nothing is built or looked up yet."""
+
+    @abstractmethod
+    def configure(self, providers: Mapping[str, Any]) -> None:  # each protocol has its profiles
+        """Take other profiles over in one step; calls that run or were prepared keep theirs.
+
+        Raises:
+            ProfileError: A profile makes no usable route; nothing has changed.
+        """
+
+    @abstractmethod
+    def restore(self, routes: Mapping[str, R]) -> None:
+        """Put these routes in the place of those in force."""
+
+    def models_url(self, base_url: str) -> str:
+        """Where an endpoint lists its models."""
+        return f"{base_url}/models"
+
+    def protocol_headers(self) -> Mapping[str, str]:
+        """Headers that the protocol wants in every request."""
+        return {}
+
+    @property
+    def routes(self) -> Mapping[str, R]:
+        """The routes of the generation in force."""
+        return self._routes
 
     @property
     def providers(self) -> Sequence[str]:
@@ -95,6 +127,45 @@ class HttpAdapter(ABC, Generic[R]):
             reasoning=facts.reasoning,
             system_prompt_update="in-history" if facts.system_prompt_in_history else None,
         )
+
+    async def discover(self, request: LlmModelDiscoveryRequest) -> Sequence[LlmDiscoveredModel]:
+        """Ask an endpoint, configured or a draft, which models it serves.
+
+        Raises:
+            LlmError: `DISCOVERY_FAILED`, `NO_ADAPTER` or `ABORTED`.
+        """
+        from .settings import checked_base_url  # pydantic, which configuration needs alone
+
+        known = request.provider is not None and request.provider in self._routes
+        # A draft may name a route that is not configured yet, and then has a URL of its own.
+        named = request.provider if known or request.base_url is None else None
+        route = None if named is None else self.route(named)
+        try:
+            base = checked_base_url(request.base_url or (route.base_url if route else ""))
+        except ValueError as error:
+            raise LlmError(str(error), codes.DISCOVERY_FAILED) from error
+        key = request.api_key or await self._stored_key(route)
+        sent = HttpRequest(
+            url=self.models_url(base),
+            headers={
+                **request_headers(self._distribution, route.headers if route else {}),
+                **self.protocol_headers(),
+            },
+            body=None,
+            key=key,
+            key_header=route.key_header if route else self.default_key_header,
+            idle_s=IDLE_S,
+        )
+        redact = _unchanged if key is None else key.redact
+        return await ask_for_models(sent, self._engine, signal=request.signal, redact=redact)
+
+    async def _stored_key(self, route: R | None) -> Secret | None:
+        try:
+            return None if route is None else await self.key(route)
+        except LlmError as error:
+            if error.code == codes.MISSING_CREDENTIAL:
+                return None
+            raise
 
     def provider_info(self, provider: str) -> LlmProviderInfo:
         """Id and display name of a route."""
@@ -140,6 +211,10 @@ class HttpAdapter(ABC, Generic[R]):
         return await resolve_key(
             self._distribution, route.name, route.api_key_env, self._credentials
         )
+
+
+def _unchanged(text: str) -> str:
+    return text
 
 
 def _new_engine() -> Engine:

@@ -8,7 +8,7 @@ import anyio
 import msgspec
 
 from dsh_brand import Secret
-from dsh_llm import AbortSignal, LlmError, StreamChunk, codes
+from dsh_llm import AbortSignal, LlmError, StreamChunk, codes, refuse_real_request
 
 from .classify import http_failure, request_id
 from .engine import Guard, HttpRequest, Reply, refuse_if_aborted
@@ -154,6 +154,7 @@ class Attempt:
     async def _open(self) -> Reply:
         refuse_if_aborted(self._signal)
         exchange = self._exchange
+        refuse_real_request(exchange.url)
         body = exchange.body()
         self._guard = guard = Guard(self._signal)
         key = await guard.wait(exchange.key)

@@ -35,12 +35,26 @@ class OpenAiAdapter(HttpAdapter[Route]):
         credentials: CredentialLookup = environment,
         engine: Engine | None = None,
     ) -> None:
+        super().__init__(DISTRIBUTION, {}, credentials=credentials, engine=engine)
+        self._builders: dict[str, BodyBuilder] = {}
+        self.configure(providers)
+
+    @override
+    def configure(self, providers: Mapping[str, Profile | Mapping[str, object]]) -> None:
         routes: dict[str, Route] = {}
         for name, given in providers.items():
             profile = given if isinstance(given, Profile) else Profile.model_validate(given)
             routes[name] = resolve_route(name, profile)
-        super().__init__(DISTRIBUTION, routes, credentials=credentials, engine=engine)
-        self._builders = {name: BodyBuilder(route) for name, route in routes.items()}
+        self.restore(routes)
+
+    @override
+    def restore(self, routes: Mapping[str, Route]) -> None:
+        # A route that stays as it was keeps its builder, with the messages it has encoded.
+        self._builders = {
+            name: self._builders[name] if self._routes.get(name) == route else BodyBuilder(route)
+            for name, route in routes.items()
+        }
+        self._routes = dict(routes)
 
     @override
     def exchange(self, options: GenerateOptions, route: Route) -> Exchange:

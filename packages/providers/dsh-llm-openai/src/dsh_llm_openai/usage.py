@@ -1,5 +1,6 @@
 """Provider token counts to disjoint ones (L131)."""
 
+from dsh_brand import MAX_SAFE_INT
 from dsh_llm import TokenUsage
 
 from .payloads import Usage
@@ -27,7 +28,8 @@ def token_usage(usage: Usage) -> TokenUsage:
     total = None
     if prompt is not None and completion is not None and cached <= prompt:
         stated = _known(usage.total_tokens)
-        total = prompt + completion if stated in (None, prompt + completion) else None
+        summed = prompt + completion
+        total = summed if stated in (None, summed) and summed <= MAX_SAFE_INT else None
     return TokenUsage(
         input_tokens=max(0, (prompt or 0) - cached),
         output_tokens=completion or 0,
@@ -39,4 +41,5 @@ def token_usage(usage: Usage) -> TokenUsage:
 
 
 def _known(count: int | None) -> int | None:
-    return count if count is not None and count >= 0 else None
+    # A larger number is no count, and no log could store it.
+    return count if count is not None and 0 <= count <= MAX_SAFE_INT else None
