@@ -2,17 +2,10 @@
 
 from dsh_cordis._activation import FiberState
 from dsh_cordis._dispatch import UNKEYED, TaskCensus, task_census
+from dsh_cordis._plugin import Plugin, PluginObject
 from dsh_cordis.context import (
     Context,
     Fiber,
-    InternalConfig,
-    InternalDispatch,
-    InternalError,
-    InternalPlugin,
-    InternalStatus,
-    InternalUpdate,
-    Plugin,
-    PluginObject,
     Target,
 )
 from dsh_cordis.errors import (
@@ -38,6 +31,14 @@ from dsh_cordis.events import (
     Waterfall,
 )
 from dsh_cordis.handle import Completion, EffectInfo, Handle
+from dsh_cordis.internal import (
+    InternalConfig,
+    InternalDispatch,
+    InternalError,
+    InternalPlugin,
+    InternalStatus,
+    InternalUpdate,
+)
 from dsh_cordis.scope import (
     Layer,
     Scope,

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
-from typing import Final
+from typing import Final, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from dsh_cordis._views import Viewable
@@ -18,6 +18,18 @@ from dsh_cordis.handle import Handle
 
 _MISSING: Final = object()
 _NOTHING: Final[Mapping[str, object]] = {}
+
+
+class PluginObject(Protocol):
+    """An object or a module that is a plugin."""
+
+    @property
+    def apply(self) -> Callable[..., object]:
+        """The body; a property, since nobody assigns it and a module's function is no field."""
+
+
+Plugin = Callable[..., object] | PluginObject
+"""A function `(ctx, config)` or `(ctx)`, a service class, or something with `apply`."""
 
 
 def _no_body(ctx: object, config: object) -> None:

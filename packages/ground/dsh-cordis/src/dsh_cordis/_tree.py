@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from typing_extensions import override
 
@@ -45,16 +45,16 @@ class Announcements:
 class Tree(Ports):
     """The shared state of a root."""
 
-    def __init__(
-        self, make_context: "Callable[[Tree, Place], object]", events: Announcements
-    ) -> None:
+    events: ClassVar[Announcements]
+    """Set by the module that declares the events."""
+
+    def __init__(self, make_context: "Callable[[Tree, Place], object]") -> None:
         self.kernel = Kernel()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
         self.hot = Hot()
         self.registry: dict[object, dict[FiberMachine, None]] = {}
         self._make_context = make_context
-        self._events = events
         self.root: object = None
 
     # Mounted plugins
@@ -91,7 +91,7 @@ class Tree(Ports):
         """Tell observers of a new fiber; what one raises vetoes the mount."""
         row = self.rows.get("internal/plugin")
         if row is not None:
-            _dispatch.emit(self._events.plugin(fiber=fiber), row.listeners())
+            _dispatch.emit(self.events.plugin(fiber=fiber), row.listeners())
 
     # Ports
 
@@ -101,26 +101,26 @@ class Tree(Ports):
 
     @override
     def status(self, fiber: FiberMachine, previous: FiberState) -> None:
-        self._tell(self._events.status(fiber=fiber, previous=previous))
+        self._tell(self.events.status(fiber=fiber, previous=previous))
 
     @override
     def disposed(self, fiber: FiberMachine) -> None:
         self.leave(fiber)
         if "internal/plugin" in self.rows:
-            self._tell(self._events.plugin(fiber=fiber))
+            self._tell(self.events.plugin(fiber=fiber))
 
     @override
     def report(self, error: Exception, fiber: FiberMachine, label: str) -> None:
         _log_error(error, fiber.name, label)
         if "internal/error" in self.rows:
-            self._tell(self._events.error(error=error, fiber=fiber, label=label))
+            self._tell(self.events.error(error=error, fiber=fiber, label=label))
 
     @override
     def interpolate(self, fiber: FiberMachine, raw: object) -> object:
         row = self.rows.get("internal/config")
         if row is None:
             return raw
-        event = self._events.config(fiber=fiber, config=raw)
+        event = self.events.config(fiber=fiber, config=raw)
         return _dispatch.waterfall(event, row.listeners(), lambda: raw)
 
     @override
@@ -133,7 +133,7 @@ class Tree(Ports):
         others = [listener for listener in admitted if listener.everywhere and listener not in own]
         if not own and not others:
             return None
-        event = self._events.update(fiber=fiber, config=config)
+        event = self.events.update(fiber=fiber, config=config)
         chain = partial(_dispatch.waterfall, event, [*own, *others], default)
         return cast("Callable[[], Awaitable[None]]", chain)
 
@@ -167,7 +167,7 @@ class Tree(Ports):
         observers = self.rows.get("internal/dispatch")
         observed = observers.listeners() if observers is not None else ()
         if observed and not event.name.startswith("internal/"):
-            announcement = self._events.dispatch(dispatch_mode=mode, event=event, target=target)
+            announcement = self.events.dispatch(dispatch_mode=mode, event=event, target=target)
             _dispatch.emit(announcement, observed)
         row = self.rows.get(event.name)
         listeners: tuple[Listener, ...] = ()

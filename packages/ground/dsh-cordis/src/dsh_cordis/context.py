@@ -6,7 +6,7 @@ Upstream: packages/core/src/context.ts and fiber.ts of Cordis.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 import anyio
 from typing_extensions import override
@@ -16,8 +16,8 @@ from dsh_cordis._activation import Claim, FiberState, Place, lifecycle_frame
 from dsh_cordis._dispatch import UNKEYED, Listener, Route
 from dsh_cordis._effects import is_awaitable, set_up, start_background
 from dsh_cordis._fiber import FiberCore
-from dsh_cordis._plugin import Definition, define, identity_of
-from dsh_cordis._tree import Announcements, Tree
+from dsh_cordis._plugin import Definition, Plugin, define, identity_of
+from dsh_cordis._tree import Tree
 from dsh_cordis._views import Viewable, view_of
 from dsh_cordis.errors import DeadlockError, ServiceUnavailable
 from dsh_cordis.events import (
@@ -44,19 +44,6 @@ R = TypeVar("R")
 L = TypeVar("L")
 S = TypeVar("S", bound=Viewable)
 _Predicate = Callable[["Context"], bool]
-
-
-class PluginObject(Protocol):
-    """An object or a module that is a plugin."""
-
-    @property
-    def apply(self) -> Callable[..., object]:
-        """The body; a property, since nobody assigns it and a module's function is no field."""
-        ...
-
-
-Plugin = Callable[..., object] | PluginObject
-"""A function `(ctx, config)` or `(ctx)`, a service class, or something with `apply`."""
 
 
 class Target(Route):
@@ -128,87 +115,6 @@ class Fiber(FiberCore):
         return f"<Fiber {self.name!r} uid={self.uid} {self.state.value}>"
 
 
-class InternalPlugin(Emit, frozen=True):
-    """A plugin is being mounted (raising vetoes it), or has been disposed (`uid` is None)."""
-
-    name: ClassVar[str] = "internal/plugin"
-    vetoing: ClassVar[bool] = True
-    fiber: Fiber
-    """The fiber, PENDING at its mount: an observer may add requirements or dispose it."""
-
-
-class InternalStatus(Emit, frozen=True):
-    """A fiber changed its state."""
-
-    name: ClassVar[str] = "internal/status"
-    fiber: Fiber
-    """The fiber, in its new state."""
-
-    previous: FiberState
-    """The state that it left."""
-
-
-class InternalError(Emit, frozen=True):
-    """An error was contained by the kernel."""
-
-    name: ClassVar[str] = "internal/error"
-    error: Exception
-    """What was raised, traceback included."""
-
-    fiber: Fiber
-    """The fiber whose code raised it."""
-
-    label: str
-    """What that code did for the fiber, such as `"plugin body"` or the label of an effect."""
-
-
-class InternalDispatch(Emit, frozen=True):
-    """An event is about to be dispatched; raising stops the dispatch in every mode."""
-
-    name: ClassVar[str] = "internal/dispatch"
-    vetoing: ClassVar[bool] = True
-    dispatch_mode: Mode
-    """How the event goes out."""
-
-    event: Event
-    """The payload."""
-
-    target: Target | None
-    """The target that the dispatcher gave, if any; a subject in the payload is not repeated."""
-
-
-class InternalConfig(SyncWaterfall[object], frozen=True):
-    """A raw config is about to be validated; listeners may interpolate it."""
-
-    name: ClassVar[str] = "internal/config"
-    fiber: Fiber
-    """The fiber that the config is for."""
-
-    config: object
-    """The config as it was given; what the chain answers is validated."""
-
-
-class InternalUpdate(Waterfall[None], frozen=True):
-    """An active fiber gets a valid new config; a listener that does not call next took it over."""
-
-    name: ClassVar[str] = "internal/update"
-    fiber: Fiber
-    """The fiber that is updated."""
-
-    config: object
-    """The new config as it was given, found valid."""
-
-
-_EVENTS: Final = Announcements(
-    plugin=InternalPlugin,
-    status=InternalStatus,
-    error=InternalError,
-    dispatch=InternalDispatch,
-    config=InternalConfig,
-    update=InternalUpdate,
-)
-
-
 class Context:
     """What a plugin receives: events, services, effects and child plugins of its fiber.
 
@@ -221,7 +127,7 @@ class Context:
 
     def __init__(self) -> None:
         """Make a root. Events, `provide` and synchronous effects work before it is opened."""
-        tree = self._tree = Tree(Context._at, _EVENTS)
+        tree = self._tree = Tree(Context._at)
         tree.root = self
         self._hot = tree.hot.emit
         fiber = Fiber(tree.kernel, tree, Definition(None, "root"), None, None)

@@ -17,9 +17,10 @@ import anyio
 import msgspec
 import pytest
 
-from dsh_cordis.context import Context, Fiber, InternalDispatch, InternalError, InternalStatus
+from dsh_cordis.context import Context, Fiber
 from dsh_cordis.events import Event, EventType, Mode
 from dsh_cordis.handle import Handle
+from dsh_cordis.internal import InternalDispatch, InternalError, InternalStatus
 
 E = TypeVar("E")
 
