@@ -204,6 +204,11 @@ def test_S37_S39_S52_the_live_surface_agrees_with_a_model(
         model.append(seq)
     assert list(session.surface.nodes) == model == list(fold_surface(session.events).nodes)
     assert session.derive_messages() == _derived(session, model)
+    read = SurfaceManager(session.events.__getitem__)
+    for event in session.events:
+        read.admit(event)
+    assert read.nodes == session.surface.nodes
+    assert read.content_generation == session.surface.content_generation
 
 
 def _has_head(session: Session) -> bool:

@@ -32,7 +32,9 @@ class StoredLogRules:
             SurfaceError: It cannot do that to the surface.
         """
         self._nesting.push(event)
-        self._surface.admit(event)
+        if not event.data.projects:
+            # Those change messages, never nodes; the session that takes the log has their rules.
+            self._surface.admit(event)
         self._events.append(event)
         if isinstance(event.data, EndSeed) and event.data.inherited:
             self._cut = event.seq

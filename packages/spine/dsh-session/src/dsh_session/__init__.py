@@ -27,6 +27,7 @@ from dsh_session.errors import (
     InvalidEventError,
     InvalidHeaderError,
     InvalidLogError,
+    ProjectionUnavailableError,
     ReentrantAppendError,
     SessionError,
     SessionForkError,
@@ -83,6 +84,11 @@ from dsh_session.lifecycle import (
     SessionFlush,
 )
 from dsh_session.log_rules import LogRules, check_log, check_turns, inherited_count_of
+from dsh_session.message_projections import (
+    MessageProjections,
+    ProjectionContext,
+    SessionMessageProjection,
+)
 from dsh_session.messages import derive_event_message
 from dsh_session.reasons import (
     Aborted,
@@ -143,10 +149,13 @@ __all__ = [
     "LegacyCancel",
     "LogRules",
     "MaxTokens",
+    "MessageProjections",
     "ModelSelectionEvent",
     "OpaqueCancel",
     "OpaqueEnd",
     "ParentCancel",
+    "ProjectionContext",
+    "ProjectionUnavailableError",
     "RawData",
     "RecoveredResult",
     "ReentrantAppendError",
@@ -168,6 +177,7 @@ __all__ = [
     "SessionGuard",
     "SessionHeader",
     "SessionId",
+    "SessionMessageProjection",
     "SessionMeta",
     "SessionStateError",
     "SessionStore",

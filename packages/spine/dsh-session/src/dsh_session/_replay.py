@@ -34,7 +34,7 @@ from dsh_session.events import (
 )
 from dsh_session.headers import canonical_header, header_of
 from dsh_session.log_rules import inherited_count_of
-from dsh_session.messages import derive_event_message
+from dsh_session.message_projections import MessageProjections
 from dsh_session.session import Session
 from dsh_session.surface import SurfaceManager
 
@@ -68,9 +68,11 @@ def comparable_message(message: Message) -> JsonValue:
     return {key: item for key, item in value.items() if key != "id"}
 
 
-def recorded_attempts(events: Sequence[SessionEvent]) -> list[RecordedAttempt]:
+def recorded_attempts(
+    events: Sequence[SessionEvent], projections: MessageProjections | None = None
+) -> list[RecordedAttempt]:
     """The attempts of a log, its fork prefix left out."""
-    surface = SurfaceManager(events.__getitem__)
+    surface = SurfaceManager(events.__getitem__, projections=projections)
     first = inherited_count_of(events)
     header: RequestHeader | None = None
     context: RequestContext | None = None
@@ -78,7 +80,7 @@ def recorded_attempts(events: Sequence[SessionEvent]) -> list[RecordedAttempt]:
     for event in events:
         data = event.data
         if isinstance(data, AssistantMessageEvent | AssistantAttempt) and event.seq >= first:
-            nodes = (derive_event_message(events[seq]) for seq in surface.nodes)
+            nodes = (surface.message(seq) for seq in surface.nodes)
             history = [message for message in nodes if message is not None]
             attempts.append(
                 RecordedAttempt(
@@ -119,8 +121,13 @@ class ReplayModel:
         mismatches: What was wrong, in order.
     """
 
-    def __init__(self, events: Iterable[SessionEvent], compare: Comparable) -> None:
-        self.attempts = recorded_attempts(list(events))
+    def __init__(
+        self,
+        events: Iterable[SessionEvent],
+        compare: Comparable,
+        projections: MessageProjections | None = None,
+    ) -> None:
+        self.attempts = recorded_attempts(list(events), projections)
         self.played = 0
         self.mismatches: list[ReplayMismatchError] = []
         self._compare = compare
@@ -256,7 +263,9 @@ def replay_model(
     Raises:
         ValueError: A recorded stream is damaged.
     """
-    return ReplayModel(log.events if isinstance(log, Session) else log, compare)
+    if isinstance(log, Session):
+        return ReplayModel(log.events, compare, log.surface.projections)
+    return ReplayModel(log, compare)
 
 
 def _facts(

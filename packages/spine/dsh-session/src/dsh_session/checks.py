@@ -37,6 +37,7 @@ from dsh_session.vocabulary import (
     MESSAGE_PROJECTION_EVENT_TYPES,
     RETIRED_SESSION_EVENT_TYPES,
     is_known_event_type,
+    is_projecting_type,
 )
 
 D = TypeVar("D", bound=SessionEventData)
@@ -126,6 +127,8 @@ def _check_cited(event: SessionEvent, cited: tuple[int, ...]) -> None:
 def _check_raw(event: SessionEvent, data: RawData) -> None:
     if event.type in SURFACE_EVENT_TYPES:
         _refuse(event, "a surface event needs its payload class")
+    if is_projecting_type(event.type):
+        _refuse(event, "it changes messages in history, and its data is none that it can have")
     if event.type in MESSAGE_PROJECTION_EVENT_TYPES:
         reason = "it changes messages in history, and no message projection is registered for it"
         raise UnsupportedEventError(event.type, event.seq, reason)

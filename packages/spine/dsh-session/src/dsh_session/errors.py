@@ -7,6 +7,7 @@ SessionError
 │   └── SurfaceError (``SESSION_SURFACE_INVALID``)           it breaks a rule of the surface
 ├── UnsupportedEventError (``SESSION_EVENT_UNSUPPORTED``)    intact, but not for this build
 ├── InvalidLogError (``SESSION_LOG_INVALID``)                the events do not fit together
+├── ProjectionUnavailableError (``SESSION_PROJECTION_UNAVAILABLE``)
 ├── ReentrantAppendError (``SESSION_APPEND_REENTRANT``)
 ├── SessionStateError (codes in the class)                   misuse of the store
 └── SessionForkError (codes in the class)
@@ -104,6 +105,22 @@ class InvalidLogError(SessionError, ValueError):
         place = "" if seq is None else f" at seq {seq}"
         super().__init__(f"session log{place}: {reason}", "SESSION_LOG_INVALID")
         self.seq = seq
+
+
+class ProjectionUnavailableError(SessionError):
+    """Messages of the history were changed by a projection that is no longer registered.
+
+    Attributes:
+        event_type: The type of the events that changed them.
+    """
+
+    def __init__(self, event_type: str) -> None:
+        super().__init__(
+            f"the history was changed by events {event_type!r}, whose message projection is gone: "
+            "mount the plugin that owns it again",
+            "SESSION_PROJECTION_UNAVAILABLE",
+        )
+        self.event_type = event_type
 
 
 class ReentrantAppendError(SessionError):

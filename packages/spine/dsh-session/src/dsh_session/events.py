@@ -22,11 +22,14 @@ class SessionEventData(Wire, frozen=True, kw_only=True):
     type: ClassVar[str]
     surface: ClassVar[bool] = False
     """The event takes part in the surface; the set of these types is closed."""
+    projects: ClassVar[bool] = False
+    """The event changes messages before it; see `SessionMessageProjection`."""
 
 
 class RawData(msgspec.Struct, frozen=True):
     """The payload of an event whose type nobody registered, or that its class cannot hold."""
 
+    projects: ClassVar[bool] = False
     json: JsonValue
 
 

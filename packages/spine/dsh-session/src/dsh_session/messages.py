@@ -22,13 +22,13 @@ def derive_event_message(event: SessionEvent, projected: Message | None = None) 
     data = event.data
     if not is_surface_event(event) or not isinstance(data, SURFACE_EVENT_DATA):
         return None
-    return message_of(data) if projected is None else _unless_empty(data, projected)
+    return message_of(data, projected)
 
 
-def message_of(data: EventData) -> Message | None:
+def message_of(data: EventData, projected: Message | None = None) -> Message | None:
     """The message that a payload of the surface gives; none for any other payload."""
     if isinstance(data, SURFACE_EVENT_DATA):
-        message = data.message
+        message = data.message if projected is None else projected
         return message if message.content else _unless_empty(data, message)
     return None
 

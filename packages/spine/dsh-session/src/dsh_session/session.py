@@ -36,6 +36,7 @@ from dsh_session.events import (
 )
 from dsh_session.header import SessionHeader, SessionId
 from dsh_session.headers import canonical_header, header_of
+from dsh_session.message_projections import MessageProjections, SessionMessageProjection
 from dsh_session.messages import derive_event_message, message_of
 from dsh_session.surface import SurfaceManager
 from dsh_session.tool_history import ToolHistoryFold
@@ -74,6 +75,7 @@ class Session:
         first_live_seq: int,
         first_lifecycle_seq: int,
         now_ms: Callable[[], int],
+        projections: MessageProjections | Iterable[SessionMessageProjection] = (),
     ) -> None:
         """Check `events` and take them over; use `create` or `from_restore`."""
         self.header = header
@@ -86,7 +88,9 @@ class Session:
         self._events = events
         self._now_ms = now_ms
         self._view: EventLog | None = None
-        self.surface = SurfaceManager(events.__getitem__)
+        if not isinstance(projections, MessageProjections):
+            projections = MessageProjections(projections)
+        self.surface = SurfaceManager(events.__getitem__, projections=projections)
         """Which events the model sees, in which order."""
         self._messages: list[Message] = []
         self._derived_nodes = 0
@@ -119,6 +123,7 @@ class Session:
         header: SessionHeader | None = None,
         inherited_event_count: int = 0,
         *,
+        projections: MessageProjections | Iterable[SessionMessageProjection] = (),
         now_ms: Callable[[], int] = system_now_ms,
     ) -> "Session":
         """A new session.
@@ -130,10 +135,12 @@ class Session:
             header: Its header; a plain one by default.
             inherited_event_count: How many of the seed's events are a fork prefix; only with a
                 header that is seeded.
+            projections: What its events that change messages do.
             now_ms: The clock.
 
         Raises:
             InvalidEventError: An event of the seed breaks a rule; names its index.
+            UnsupportedEventError: An event changes messages, and its projection is not given.
             InvalidLogError: The seed does not fit the header and the count.
         """
         if header is None:
@@ -149,6 +156,7 @@ class Session:
             first_live_seq=0 if given is None else len(given),
             first_lifecycle_seq=cut,
             now_ms=now_ms,
+            projections=projections,
         )
 
     @classmethod
@@ -159,6 +167,7 @@ class Session:
         header: SessionHeader,
         inherited_event_count: int = 0,
         *,
+        projections: MessageProjections | Iterable[SessionMessageProjection] = (),
         now_ms: Callable[[], int] = system_now_ms,
     ) -> "Session":
         """A session from its stored log; the frozen events are taken over without copying.
@@ -167,6 +176,7 @@ class Session:
 
         Raises:
             InvalidEventError: An event breaks a rule; names its index.
+            UnsupportedEventError: An event changes messages, and its projection is not given.
             InvalidLogError: Log, header and count do not fit together.
         """
         check_id(id, header)
@@ -182,6 +192,7 @@ class Session:
             first_live_seq=given,
             first_lifecycle_seq=given,
             now_ms=now_ms,
+            projections=projections,
         )
 
     @property
@@ -244,6 +255,7 @@ class Session:
 
         Raises:
             InvalidEventError: A rule is broken; the log is as before.
+            UnsupportedEventError: It changes messages, and its projection is not registered.
             ReentrantAppendError: Called by a listener of this session's events.
         """
         frozen, name = _snapshot(payload, data)
@@ -283,21 +295,27 @@ class Session:
             self.surface.commit(change)
 
     def derive_messages(self) -> list[Message]:
-        """The history the model sees: a fresh list over the frozen messages of the events."""
+        """The history the model sees: a fresh list over the frozen messages of the events.
+
+        Raises:
+            ProjectionUnavailableError: A projection that changed messages is no longer registered.
+        """
         nodes = self.surface.nodes
         if self._derived_generation != self.surface.content_generation:
             self._messages, self._derived_nodes = [], 0
             self._derived_generation = self.surface.content_generation
+        projected = self.surface.projected_messages()
         for seq in nodes[self._derived_nodes :]:
-            message = message_of(self._events[seq].data)
+            data = self._events[seq].data
+            message = message_of(data, projected.get(seq)) if projected else message_of(data)
             if message is not None:
                 self._messages.append(message)
         self._derived_nodes = len(nodes)
         return list(self._messages)
 
     def derive_event_message(self, event: SessionEvent) -> Message | None:
-        """The message of one event of this log, as `derive_messages` gives it."""
-        return derive_event_message(event)
+        """The message of one event of this log, as `derive_messages` gives it; raises as that."""
+        return derive_event_message(event, self.surface.projected_message(event.seq))
 
     def request_header(self) -> RequestHeader | None:
         """The header in force, in canonical form; `None` before the first."""

@@ -20,6 +20,7 @@ from dsh_session.lifecycle import (
     SessionEventAppended,
     SessionFlush,
 )
+from dsh_session.message_projections import MessageProjections, SessionMessageProjection
 from dsh_session.session import Session, system_now_ms
 
 
@@ -97,6 +98,7 @@ class SessionStore(Service):
         self._live: dict[SessionId, _Entry] = {}
         self._minted = 0
         self._guards: dict[object, SessionGuard] = {}
+        self._projections = MessageProjections()
         ctx.effect(lambda: self._close, label="live sessions")
 
     def guard(self, guard: SessionGuard) -> Handle:
@@ -121,6 +123,20 @@ class SessionStore(Service):
         """The guards, in the order of their registration."""
         return tuple(self._guards.values())
 
+    def register_message_projection(self, definition: SessionMessageProjection) -> Handle:
+        """Say what an event type does to the messages before it. An effect of the calling context.
+
+        Without it such an event is refused by every session of this store; once it is gone, the
+        history of a session with such events cannot be derived.
+
+        Raises:
+            ValueError: Its type has a definition, or no payload class that says it projects.
+        """
+        return self.ctx.effect(
+            lambda: self._projections.add(definition),
+            label=f"message projection {definition.type}",
+        )
+
     def prepare(
         self,
         id: SessionId | None = None,  # noqa: A002  # the name of the header's key
@@ -142,6 +158,7 @@ class SessionStore(Service):
         Raises:
             SessionStateError: The id is live.
             InvalidEventError: An event breaks a rule.
+            UnsupportedEventError: An event changes messages, and its projection is not registered.
             InvalidLogError: Seed, header and count do not fit.
         """
         if restored is not None:
@@ -151,6 +168,7 @@ class SessionStore(Service):
                 restored.events,
                 restored.header,
                 restored.inherited_event_count,
+                projections=self._projections,
                 now_ms=self._now_ms,
             )
         session_id = self._mint() if id is None else id
@@ -160,6 +178,7 @@ class SessionStore(Service):
             seed,
             self._header(session_id, meta or SessionMeta()),
             inherited_event_count,
+            projections=self._projections,
             now_ms=self._now_ms,
         )
 

@@ -3,13 +3,15 @@
 Upstream: packages/session/session/src/surface.ts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, overload
 
 import msgspec
 from typing_extensions import override
 
 from dsh_brand import JsonValue, json_equal, to_json
+from dsh_llm import Message
 from dsh_session.errors import SurfaceError
 from dsh_session.events import (
     SURFACE_EVENT_DATA,
@@ -22,6 +24,13 @@ from dsh_session.events import (
     ToolResultEvent,
     is_surface_event,
 )
+from dsh_session.message_projections import (
+    MessageProjections,
+    ProjectionContext,
+    SessionMessageProjection,
+    project_messages,
+)
+from dsh_session.messages import derive_event_message
 from dsh_session.tool_changes import additions, check_addition_binding
 
 _PLAIN_APPENDS: Final = frozenset(SURFACE_EVENT_DATA) - {DeveloperMessageEvent}
@@ -74,12 +83,17 @@ class SurfaceReplacement(msgspec.Struct, frozen=True):
 
 
 class SurfaceChange(msgspec.Struct, frozen=True):
-    """A change that was checked and not made yet: positions `start` to `stop` give way to `seq`."""
+    """A change that was checked and not made yet: positions `start` to `stop` give way to `seq`.
+
+    Or, with `projected`, that messages of nodes change, and the nodes stay.
+    """
 
     seq: int
     start: int
     stop: int
     replaces: bool
+    projected: Mapping[int, Message] | None = None
+    event_type: str = ""
 
 
 class SurfaceManager:
@@ -88,11 +102,21 @@ class SurfaceManager:
     Args:
         lookup: Gives an earlier event by its seq.
         base_seq: Seq of the first event that will come; a replacement that reaches before it fails.
+        projections: What events that change messages do; without one such an event is refused.
     """
 
-    def __init__(self, lookup: Callable[[int], SessionEvent], base_seq: int = 0) -> None:
+    def __init__(
+        self,
+        lookup: Callable[[int], SessionEvent],
+        base_seq: int = 0,
+        projections: MessageProjections | None = None,
+    ) -> None:
         self._lookup = lookup
         self._base_seq = base_seq
+        self.projections = MessageProjections() if projections is None else projections
+        """The message projections that are registered now."""
+        self._projected: dict[int, Message] = {}
+        self._used: set[str] = set()
         self._nodes: list[int] = []
         self.nodes = SurfaceNodes(self._nodes)
         """Current seqs in model order."""
@@ -106,7 +130,11 @@ class SurfaceManager:
 
         Raises:
             SurfaceError: A rule of the surface is broken.
+            InvalidEventError: Its message projection refuses it.
+            UnsupportedEventError: It changes messages, and its projection is not registered.
         """
+        if event.data.projects:
+            return self._projection(event)
         if not is_surface_event(event):
             return None
         if isinstance(event.data, DeveloperMessageEvent):
@@ -119,13 +147,21 @@ class SurfaceManager:
 
     def commit(self, change: SurfaceChange) -> None:
         """Make a change that `check` returned for the present state."""
+        if change.projected is not None:
+            self._projected.update(change.projected)
+            self._used.add(change.event_type)
+            self.content_generation += 1
+            return
+        if change.replaces and self._projected:
+            for seq in self._nodes[change.start : change.stop]:
+                self._projected.pop(seq, None)
         self._nodes[change.start : change.stop] = [change.seq]
         if change.replaces:
             self.replace_generation += 1
             self.content_generation += 1
 
     def apply(self, event: SessionEvent) -> SurfaceChange | None:
-        """`check` and `commit`."""
+        """`check` and `commit`; raises as `check`."""
         change = self.check(event)
         if change is not None:
             self.commit(change)
@@ -135,12 +171,53 @@ class SurfaceManager:
         """As `apply`, for reading whole logs: a plain append, the usual case, is only noted.
 
         Raises:
-            SurfaceError: A rule of the surface is broken.
+            SurfaceError: A rule of the surface is broken; and what else `check` raises.
         """
         if event.surface_op == "append" and type(event.data) in _PLAIN_APPENDS:
             self._nodes.append(event.seq)
-        elif event.surface_op is not None:
+        elif event.surface_op is not None or event.data.projects:
             self.apply(event)
+
+    def message(self, seq: int) -> Message | None:
+        """The message of a node, as the projections left it.
+
+        Raises:
+            ProjectionUnavailableError: A projection that changed messages is no longer registered.
+        """
+        self.check_projections()
+        return derive_event_message(self._lookup(seq), self._projected.get(seq))
+
+    def projected_message(self, seq: int) -> Message | None:
+        """What the projections made of the message of a node; `None` if they left it alone.
+
+        Raises:
+            ProjectionUnavailableError: As `message`.
+        """
+        self.check_projections()
+        return self._projected.get(seq)
+
+    def projected_messages(self) -> Mapping[int, Message]:
+        """A live view of what projections changed, by the seq of the node; raises as `message`."""
+        self.check_projections()
+        return MappingProxyType(self._projected)
+
+    def check_projections(self) -> None:
+        """Raise if the messages cannot be told; see `message`."""
+        if self._used:
+            self.projections.check_present(self._used)
+
+    def _projection(self, event: SessionEvent) -> SurfaceChange:
+        definition = self.projections.needed(event)
+        messages = {seq: self.message(seq) for seq in self._nodes if seq >= self._base_seq}
+        context = ProjectionContext(
+            nodes=tuple(self._nodes),
+            event_at=self._lookup,
+            base_seq=self._base_seq,
+            messages={seq: found for seq, found in messages.items() if found is not None},
+        )
+        projected = project_messages(event, definition, context)
+        size = len(self._nodes)
+        return SurfaceChange(event.seq, size, size, False, projected, event.type)
 
     def _range(self, event: SessionEvent, op: ReplaceOp) -> tuple[int, int]:
         start = self._position(event, op.start_seq)
@@ -200,16 +277,22 @@ class SurfaceFold(msgspec.Struct, frozen=True):
 
     nodes: tuple[int, ...]
     replacements: tuple[SurfaceReplacement, ...]
+    projected_messages: Mapping[int, Message] = {}
+    """The messages that projections changed, by the seq of their node."""
 
 
-def fold_surface(events: Iterable[SessionEvent]) -> SurfaceFold:
+def fold_surface(
+    events: Iterable[SessionEvent], projections: Iterable[SessionMessageProjection] = ()
+) -> SurfaceFold:
     """Fold a log, from seq 0 on.
 
     Raises:
         SurfaceError: A rule of the surface is broken.
+        InvalidEventError: A message projection refuses its event.
+        UnsupportedEventError: An event changes messages, and its projection is not among these.
     """
     seen: list[SessionEvent] = []
-    surface = SurfaceManager(seen.__getitem__)
+    surface = SurfaceManager(seen.__getitem__, projections=MessageProjections(projections))
     replacements: list[SurfaceReplacement] = []
     for event in events:
         before = surface.nodes[:] if isinstance(event.surface_op, ReplaceOp) else ()
@@ -219,7 +302,7 @@ def fold_surface(events: Iterable[SessionEvent]) -> SurfaceFold:
             op = event.surface_op
             shadowed = before[change.start : change.stop]
             replacements.append(SurfaceReplacement(event.seq, op.start_seq, op.end_seq, shadowed))
-    return SurfaceFold(surface.nodes[:], tuple(replacements))
+    return SurfaceFold(surface.nodes[:], tuple(replacements), dict(surface.projected_messages()))
 
 
 def _but_content(data: ToolResultEvent) -> JsonValue:

@@ -36,7 +36,7 @@ RETIRED_SESSION_EVENT_TYPES: Final = frozenset({"tool/code-dispatch", "tool/code
 """Names of the past: a required event of such a type is refused when it is read."""
 
 MESSAGE_PROJECTION_EVENT_TYPES: Final = frozenset({"image/offload"})
-"""Types that change messages already in history; this build has no definition for them."""
+"""Types of the shared vocabulary that change messages already in history."""
 
 _classes: dict[str, type[SessionEventData]] = {}
 _generation = 0
@@ -46,7 +46,8 @@ def register_session_event(cls: type[P]) -> type[P]:
     """Make `cls` the payload class of its `type`. Usable as a decorator; a second one replaces.
 
     Raises:
-        TypeError: No event type, or a new surface type: their set is closed.
+        TypeError: No event type; a new surface type: their set is closed; or a type that projects
+            and must not, or the other way round.
     """
     global _generation  # the one counter that tells cached decoders to be rebuilt
     name = getattr(cls, "type", None)
@@ -54,6 +55,10 @@ def register_session_event(cls: type[P]) -> type[P]:
         raise TypeError(f"{cls.__qualname__} names no event: give it `type: ClassVar[str]`")
     if cls.surface != (name in SURFACE_EVENT_TYPES):
         raise TypeError(f"{cls.__qualname__}: the set of surface event types is closed")
+    if cls.projects and cls.surface:
+        raise TypeError(f"{cls.__qualname__}: a surface event changes no other messages")
+    if name in MESSAGE_PROJECTION_EVENT_TYPES and not cls.projects:
+        raise TypeError(f"{cls.__qualname__}: {name!r} changes messages: give it `projects = True`")
     _classes[name] = cls
     _generation += 1
     return cls
@@ -72,6 +77,12 @@ def registered_classes() -> dict[str, type[SessionEventData]]:
 def registration_generation() -> int:
     """Grows with each registration."""
     return _generation
+
+
+def is_projecting_type(event_type: str) -> bool:
+    """True if events of that type change messages before them, and this build can read them."""
+    cls = _classes.get(event_type)
+    return cls is not None and cls.projects
 
 
 def is_known_event_type(event_type: str) -> bool:

@@ -33,7 +33,7 @@ class Line(NamedTuple):
     length: int
     """Without the line end."""
     text: bytes | None
-    """`None` when it is longer than what may be read."""
+    """`None` when it has no end, or is longer than what may be read."""
     ended: bool
     """False for what stands behind the last line end."""
 
@@ -118,11 +118,16 @@ class _Splitter:
 
     def feed(self, piece: bytes, offset: int, *, fixed: bool = False) -> Iterator[Line]:
         """The lines that end in a piece at `offset` of the file; if `fixed`, all begin there."""
-        start = 0
+        start, limit = 0, self._limit
         while (newline := piece.find(b"\n", start)) >= 0:
-            self._take(piece[start:newline], offset if fixed else offset + start)
             self.number += 1
-            yield self._line(self.number, ended=True)
+            place = offset if fixed else offset + start
+            size = newline - start
+            if self._length or size > limit:
+                self._take(piece[start:newline], place)
+                yield self._line(self.number, ended=True)
+            else:
+                yield Line(self.number, place, size, piece[start:newline], True)
             start = newline + 1
         if start < len(piece):
             self._take(piece[start:], offset if fixed else offset + start)
@@ -142,7 +147,7 @@ class _Splitter:
             self._parts.clear()
 
     def _line(self, number: int, *, ended: bool) -> Line:
-        text = b"".join(self._parts) if self._length <= self._limit else None
+        text = b"".join(self._parts) if ended and self._length <= self._limit else None
         line = Line(number, self._start, self._length, text, ended)
         self._parts.clear()
         self._length = 0

@@ -19,6 +19,7 @@ _RLE_BLOCK: Final = 1
 _RESERVED_BLOCK: Final = 3
 
 _PIECE: Final = 1 << 20
+_ZEROS: Final = bytes(_PIECE)
 _COMPRESSED_PIECE: Final = 1 << 10
 """Decodes to 32 MiB at most, whatever somebody packed into it."""
 
@@ -170,7 +171,7 @@ def _frame_end(data: _FileBytes, start: int) -> int | None:
     """
     head = data.read(start, len(_MAGIC) + _LONGEST_HEADER)
     if not _MAGIC.startswith(head[: len(_MAGIC)]):
-        if not any(piece.strip(b"\0") for piece in data.pieces(start, data.size, _PIECE)):
+        if all(_ZEROS.startswith(piece) for piece in data.pieces(start, data.size, _PIECE)):
             # A crash may leave a file longer than what reached the disk, filled with zeros.
             return None
         raise BadFrameError(f"byte {start} does not begin a zstd frame")
