@@ -258,3 +258,20 @@ def test_fragments_are_kept_by_identity_and_keep_nothing_alive() -> None:
     del messages
     gc.collect()
     assert len(build._messages) == 0  # see above
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({"reasoning_effort": "on"}, True),
+        ({"reasoning_effort": "off"}, False),
+        ({"reasoning_effort": "on", "purpose": "session-title"}, False),
+        ({}, None),
+    ],
+)
+def test_L118_services_that_switch_thinking_by_a_flag(
+    fields: dict[str, Any], sent: bool | None
+) -> None:
+    found = body(options(create_user_message("a"), **fields), preset="dashscope")
+    assert found.get("enable_thinking") is sent
+    assert "reasoning_effort" not in found

@@ -7,7 +7,9 @@ import msgspec
 
 from .routes import MaxTokensField, ReasoningField, SystemRole, ThinkingFormat
 
-PresetName = Literal["deepseek", "openai", "openrouter", "vllm", "ollama", "llama.cpp", "generic"]
+PresetName = Literal[
+    "deepseek", "openai", "openrouter", "dashscope", "vllm", "ollama", "llama.cpp", "generic"
+]
 
 
 class Preset(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +62,15 @@ PRESETS: Mapping[PresetName, Preset] = {
         reasoning_field="reasoning",
         thinking_format="effort",
         efforts=("low", "medium", "high"),
+    ),
+    "dashscope": Preset(
+        name="DashScope",
+        base_url="https://dashscope.aliyuncs.com/compatible-mode/v1",
+        base_url_env="DASHSCOPE_BASE_URL",
+        api_key_env="DASHSCOPE_API_KEY",
+        reasoning_field="reasoning_content",
+        thinking_format="enable_thinking",
+        efforts=("off", "on"),
     ),
     "vllm": Preset(
         name="vLLM",

@@ -135,6 +135,10 @@ def _thinking(options: GenerateOptions, route: Route, facts: ModelFacts) -> list
         if effort is not None:
             return [b'"thinking":{"type":"enabled"}', b'"reasoning_effort":' + encoded(effort)]
         return []
+    if route.thinking_format == "enable_thinking":
+        if effort == "off" or options.purpose == "session-title":
+            return [b'"enable_thinking":false']
+        return [] if effort is None else [b'"enable_thinking":true']
     return [] if effort is None else [b'"reasoning_effort":' + encoded(effort)]
 
 

@@ -7,7 +7,7 @@ from dsh_llm_http import HttpRoute
 SystemRole = Literal["system", "developer"]
 MaxTokensField = Literal["max_tokens", "max_completion_tokens"]
 ReasoningField = Literal["reasoning_content", "reasoning", "none"]
-ThinkingFormat = Literal["deepseek", "effort", "none"]
+ThinkingFormat = Literal["deepseek", "effort", "enable_thinking", "none"]
 
 
 class Route(HttpRoute, frozen=True, kw_only=True):
