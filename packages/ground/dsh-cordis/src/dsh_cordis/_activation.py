@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from dsh_cordis._host import Gate
 from dsh_cordis._kernel import Kernel
+from dsh_cordis._plugin import Definition
 from dsh_cordis.errors import InactiveError, ServiceConflict
 from dsh_cordis.handle import Handle, Owner, Rest, Stack, _within
 
@@ -52,8 +53,11 @@ class Node(Handle):
     """What an activation knows of its fiber."""
 
     kernel: Kernel
+    definition: Definition
     parent: "Node | None"
+    uid: int | None
     state: FiberState
+    error: Exception | None
     activation: "Activation"
     own_name: str | None
     queued: bool

@@ -37,7 +37,7 @@ class FiberCore(FiberMachine):
     def watch_keys(self) -> None:
         """Have this fiber looked at when a required key changes."""
         for key in self.required:
-            self.ports.claims.want(self.activation.place.pair(key), self)
+            self.tree.claims.want(self.activation.place.pair(key), self)
 
     def begin(self) -> None:
         """Evaluate the requirements for the first time; the body runs later."""
@@ -51,7 +51,7 @@ class FiberCore(FiberMachine):
         if self._home is not None:
             self._home.discard(self)
         self._wish_to_die()
-        self.ports.leave(self)
+        self.tree.leave(self)
 
     def dispose(self) -> Completion:
         """Dispose the fiber; awaiting returns when the whole subtree is unwound."""
@@ -85,7 +85,7 @@ class FiberCore(FiberMachine):
             concerned.append((fiber, fiber.activation.place, fiber.keys_at_stake(changed)))
         for fiber, place, keys in concerned:
             for key in keys:
-                self.ports.claims.unwant(place.pair(key), fiber)
+                self.tree.claims.unwant(place.pair(key), fiber)
         # In place, since every context below that has no realms of its own reads this table.
         realms.clear()
         realms.update(new)
@@ -137,7 +137,7 @@ class FiberCore(FiberMachine):
             self.react()
             return Going(self._wait_asked)
         self._validate(config)
-        chain = self.ports.take_over(self, config, partial(self._adopt, config))
+        chain = self.tree.take_over(self, config, partial(self._adopt, config))
         if chain is None:
             self.config = config
             return self.restart()
@@ -224,7 +224,7 @@ class FiberCore(FiberMachine):
 
     def _validate(self, config: object) -> object:
         context = self.activation.context
-        raw = context.copy().run(self.ports.interpolate, self, config)
+        raw = context.copy().run(self.tree.interpolate, self, config)
         return self.definition.resolve_config(raw)
 
     async def _adopt(self, config: object) -> None:

@@ -4,8 +4,7 @@ Every step is taken by the kernel's pump; what has to wait is a callback that qu
 again. Only an asynchronous body, and disposers that must be awaited, get a task.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Coroutine
 from contextvars import copy_context
 from functools import partial
 from inspect import isasyncgen, iscoroutine
@@ -14,54 +13,16 @@ from types import TracebackType
 import anyio
 from typing_extensions import override
 
-from dsh_cordis._activation import Activation, Claim, Claims, FiberState, Node, Place
+from dsh_cordis._activation import Activation, Claim, FiberState, Node, Place
 from dsh_cordis._effects import close_unstarted, gather, gather_async
 from dsh_cordis._host import Gate
-from dsh_cordis._kernel import Kernel
 from dsh_cordis._plugin import Definition
+from dsh_cordis._tree import Tree
 from dsh_cordis.errors import InactiveError
 from dsh_cordis.handle import Handle, Pause, Rest
 
 _MOVING = (FiberState.LOADING, FiberState.UNLOADING)
 _Work = Coroutine[object, object, object] | AsyncGenerator[object]
-
-
-class Ports(ABC):
-    """What the state machine needs from the layer above it."""
-
-    claims: Claims
-    rows: Mapping[str, object]
-    """By event name; one that is missing was never listened to."""
-
-    @abstractmethod
-    def make_context(self, place: Place) -> object:
-        """The context that a body receives."""
-
-    @abstractmethod
-    def status(self, fiber: "FiberMachine", previous: FiberState) -> None:
-        """Announce a transition; contained."""
-
-    @abstractmethod
-    def disposed(self, fiber: "FiberMachine") -> None:
-        """Drop the registry record and announce the disposal; contained."""
-
-    @abstractmethod
-    def leave(self, fiber: "FiberMachine") -> None:
-        """Drop the registry record."""
-
-    @abstractmethod
-    def report(self, error: Exception, fiber: "FiberMachine", label: str) -> None:
-        """Log an error and deliver it; contained."""
-
-    @abstractmethod
-    def interpolate(self, fiber: "FiberMachine", raw: object) -> object:
-        """Run the `internal/config` chain."""
-
-    @abstractmethod
-    def take_over(
-        self, fiber: "FiberMachine", config: object, default: Callable[[], Awaitable[None]]
-    ) -> Callable[[], Awaitable[None]] | None:
-        """The `internal/update` chain around `default`, or None when nobody hooks it."""
 
 
 class FiberMachine(Node):
@@ -82,21 +43,20 @@ class FiberMachine(Node):
 
     def __init__(
         self,
-        kernel: Kernel,
-        ports: Ports,
+        tree: Tree,
         definition: Definition,
         mount: Place | None,
         config: object,
     ) -> None:
-        self.kernel = kernel
-        self.ports = ports
+        self.kernel = tree.kernel
+        self.tree = tree
         self.definition = definition
         self.own_name = definition.name
         self.transparent = definition.transparent
         self.mount = mount
         self.parent = None if mount is None else mount.activation.fiber
         self.config = config
-        self.uid: int | None = next(kernel.uids)
+        self.uid = next(tree.kernel.uids)
         self.state = FiberState.PENDING
         self.required = dict(definition.required)
         self._variables = copy_context()
@@ -144,7 +104,7 @@ class FiberMachine(Node):
 
     @override
     def report(self, error: Exception, label: str) -> None:
-        self.ports.report(error, self, label)
+        self.tree.report(error, self, label)
 
     @override
     def fail_in(self, activation: Activation, error: Exception) -> None:
@@ -221,7 +181,7 @@ class FiberMachine(Node):
     def claim_for(self, key: str) -> Claim | None:
         """What a required key resolves to now."""
         place = self.activation.place
-        claim = self.ports.claims.get(place.pair(key))
+        claim = self.tree.claims.get(place.pair(key))
         return claim if claim is not None and claim.visible_to(place) else None
 
     def _resolve(self) -> list[Claim] | None:
@@ -260,7 +220,7 @@ class FiberMachine(Node):
         for claim in activation.claims.values():
             claim.public = True
         for pair in activation.claims:
-            self.ports.claims.changed(pair)
+            self.tree.claims.changed(pair)
         return self._is_doomed
 
     def _run_body(self, activation: Activation) -> None:
@@ -281,7 +241,7 @@ class FiberMachine(Node):
             activation.gate.cancel()
 
     def _call_body(self, activation: Activation) -> _Work | None:
-        config = self.definition.resolve_config(self.ports.interpolate(self, self.config))
+        config = self.definition.resolve_config(self.tree.interpolate(self, self.config))
         result = self.definition.run(activation.ctx, config)
         if result is None:
             return None
@@ -431,17 +391,17 @@ class FiberMachine(Node):
 
     def _become_disposed(self) -> None:
         for key in self.required:
-            self.ports.claims.unwant(self.activation.place.pair(key), self)
+            self.tree.claims.unwant(self.activation.place.pair(key), self)
         self.uid = None
         if self.error is not None:
             self.error = self._traceback = None
         self._set_state(FiberState.DISPOSED)
-        self.ports.disposed(self)
+        self.tree.disposed(self)
         self._finish()
 
     def _fresh(self) -> Activation:
         activation = Activation(self, self.mount, self._variables.copy())
-        activation.ctx = self.ports.make_context(activation.place)
+        activation.ctx = self.tree.make_context(activation.place)
         return activation
 
     @override
@@ -454,5 +414,5 @@ class FiberMachine(Node):
     def _set_state(self, state: FiberState) -> None:
         previous, self.state = self.state, state
         self.kernel.transitions += (state in _MOVING) - (previous in _MOVING)
-        if "internal/status" in self.ports.rows:
-            self.ports.status(self, previous)
+        if "internal/status" in self.tree.rows:
+            self.tree.status(self, previous)

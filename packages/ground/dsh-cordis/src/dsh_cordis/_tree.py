@@ -4,15 +4,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from typing_extensions import override
-
 from dsh_brand import error_chain
 from dsh_cordis import _dispatch
-from dsh_cordis._activation import Claims, FiberState, Place
+from dsh_cordis._activation import Claims, FiberState, Node, Place
 from dsh_cordis._dispatch import UNKEYED, Hot, Listener, Route, Row
-from dsh_cordis._fiber import FiberCore
 from dsh_cordis._kernel import Kernel
-from dsh_cordis._machine import FiberMachine, Ports
 from dsh_cordis.errors import ScopeError
 from dsh_cordis.events import Event, Mode
 
@@ -21,45 +17,24 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
-class Announcements:
-    """Makes the kernel's own events, whose payloads name classes of the layer above."""
-
-    def __init__(
-        self,
-        *,
-        plugin: Callable[..., Event],
-        status: Callable[..., Event],
-        error: Callable[..., Event],
-        dispatch: Callable[..., Event],
-        config: Callable[..., Event],
-        update: Callable[..., Event],
-    ) -> None:
-        self.plugin = plugin
-        self.status = status
-        self.error = error
-        self.dispatch = dispatch
-        self.config = config
-        self.update = update
-
-
-class Tree(Ports):
+class Tree:
     """The shared state of a root."""
 
-    events: ClassVar[Announcements]
-    """Set by the module that declares the events."""
+    events: ClassVar[dict[str, Callable[..., Event]]] = {}
+    """The kernel's own events by name, entered by the module above that declares them."""
 
     def __init__(self, make_context: "Callable[[Tree, Place], object]") -> None:
         self.kernel = Kernel()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
         self.hot = Hot()
-        self.registry: dict[object, dict[FiberMachine, None]] = {}
+        self.registry: dict[object, dict[Node, None]] = {}
         self._make_context = make_context
         self.root: object = None
 
     # Mounted plugins
 
-    def enter(self, fiber: FiberCore) -> None:
+    def enter(self, fiber: Node) -> None:
         """Record a mounted plugin."""
         identity = fiber.definition.identity
         fibers = self.registry.get(identity)
@@ -67,8 +42,7 @@ class Tree(Ports):
             fibers = self.registry[identity] = {}
         fibers[fiber] = None
 
-    @override
-    def leave(self, fiber: FiberMachine) -> None:
+    def leave(self, fiber: Node) -> None:
         """Drop a record; the plugin's own goes with the last one."""
         identity = fiber.definition.identity
         fibers = self.registry.get(identity)
@@ -77,7 +51,7 @@ class Tree(Ports):
             if not fibers:
                 del self.registry[identity]
 
-    def fibers(self) -> list[FiberMachine]:
+    def fibers(self) -> list[Node]:
         """All mounted fibers, oldest first."""
         found = [fiber for fibers in self.registry.values() for fiber in fibers]
         return sorted(found, key=lambda fiber: fiber.uid or 0)
@@ -87,53 +61,53 @@ class Tree(Ports):
         errors = [fiber.error for fiber in self.fibers() if fiber.error is not None]
         return list({id(error): error for error in errors}.values())
 
-    def announce_mount(self, fiber: FiberCore) -> None:
+    def announce_mount(self, fiber: Node) -> None:
         """Tell observers of a new fiber; what one raises vetoes the mount."""
         row = self.rows.get("internal/plugin")
         if row is not None:
-            _dispatch.emit(self.events.plugin(fiber=fiber), row.listeners())
+            _dispatch.emit(self.events["internal/plugin"](fiber=fiber), row.listeners())
 
-    # Ports
+    # What the state machine asks for
 
-    @override
     def make_context(self, place: Place) -> object:
+        """The context that a body receives."""
         return self._make_context(self, place)
 
-    @override
-    def status(self, fiber: FiberMachine, previous: FiberState) -> None:
-        self._tell(self.events.status(fiber=fiber, previous=previous))
+    def status(self, fiber: Node, previous: FiberState) -> None:
+        """Announce a transition; contained."""
+        self._tell(self.events["internal/status"](fiber=fiber, previous=previous))
 
-    @override
-    def disposed(self, fiber: FiberMachine) -> None:
+    def disposed(self, fiber: Node) -> None:
+        """Drop the record and announce the disposal; contained."""
         self.leave(fiber)
         if "internal/plugin" in self.rows:
-            self._tell(self.events.plugin(fiber=fiber))
+            self._tell(self.events["internal/plugin"](fiber=fiber))
 
-    @override
-    def report(self, error: Exception, fiber: FiberMachine, label: str) -> None:
+    def report(self, error: Exception, fiber: Node, label: str) -> None:
+        """Log an error and deliver it; contained."""
         _log_error(error, fiber.name, label)
         if "internal/error" in self.rows:
-            self._tell(self.events.error(error=error, fiber=fiber, label=label))
+            self._tell(self.events["internal/error"](error=error, fiber=fiber, label=label))
 
-    @override
-    def interpolate(self, fiber: FiberMachine, raw: object) -> object:
+    def interpolate(self, fiber: Node, raw: object) -> object:
+        """Run the `internal/config` chain."""
         row = self.rows.get("internal/config")
         if row is None:
             return raw
-        event = self.events.config(fiber=fiber, config=raw)
+        event = self.events["internal/config"](fiber=fiber, config=raw)
         return _dispatch.waterfall(event, row.listeners(), lambda: raw)
 
-    @override
     def take_over(
-        self, fiber: FiberMachine, config: object, default: Callable[[], Awaitable[None]]
+        self, fiber: Node, config: object, default: Callable[[], Awaitable[None]]
     ) -> Callable[[], Awaitable[None]] | None:
+        """The `internal/update` chain around `default`, or None when nobody hooks it."""
         row = self.rows.get("internal/update")
         admitted = row.listeners() if row is not None else ()
         own = [listener for listener in admitted if listener.activation is fiber.activation]
         others = [listener for listener in admitted if listener.everywhere and listener not in own]
         if not own and not others:
             return None
-        event = self.events.update(fiber=fiber, config=config)
+        event = self.events["internal/update"](fiber=fiber, config=config)
         chain = partial(_dispatch.waterfall, event, [*own, *others], default)
         return cast("Callable[[], Awaitable[None]]", chain)
 
@@ -167,7 +141,9 @@ class Tree(Ports):
         observers = self.rows.get("internal/dispatch")
         observed = observers.listeners() if observers is not None else ()
         if observed and not event.name.startswith("internal/"):
-            announcement = self.events.dispatch(dispatch_mode=mode, event=event, target=target)
+            announcement = self.events["internal/dispatch"](
+                dispatch_mode=mode, event=event, target=target
+            )
             _dispatch.emit(announcement, observed)
         row = self.rows.get(event.name)
         listeners: tuple[Listener, ...] = ()

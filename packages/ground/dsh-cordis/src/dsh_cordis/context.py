@@ -130,7 +130,7 @@ class Context:
         tree = self._tree = Tree(Context._at)
         tree.root = self
         self._hot = tree.hot.emit
-        fiber = Fiber(tree.kernel, tree, Definition(None, "root"), None, None)
+        fiber = Fiber(tree, Definition(None, "root"), None, None)
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
         fiber.activation.ctx = self
@@ -400,7 +400,7 @@ class Context:
     def _mount(self, definition: Definition, config: object, place: Place) -> Fiber:
         tree = self._tree
         tree.kernel.require_host("ctx.plugin")
-        fiber = Fiber(tree.kernel, tree, definition, place, config)
+        fiber = Fiber(tree, definition, place, config)
         tree.enter(fiber)
         place.activation.stack.add(fiber)
         try:

@@ -6,7 +6,7 @@ Upstream: packages/core/src/events.ts of Cordis.
 from typing import ClassVar
 
 from dsh_cordis._activation import FiberState
-from dsh_cordis._tree import Announcements, Tree
+from dsh_cordis._tree import Tree
 from dsh_cordis.context import Fiber, Target
 from dsh_cordis.events import Emit, Event, Mode, SyncWaterfall, Waterfall
 
@@ -83,11 +83,16 @@ class InternalUpdate(Waterfall[None], frozen=True):
 
 
 # The tree announces, and knows no class of the layers above it.
-Tree.events = Announcements(
-    plugin=InternalPlugin,
-    status=InternalStatus,
-    error=InternalError,
-    dispatch=InternalDispatch,
-    config=InternalConfig,
-    update=InternalUpdate,
+Tree.events.update(
+    {
+        event.name: event
+        for event in (
+            InternalPlugin,
+            InternalStatus,
+            InternalError,
+            InternalDispatch,
+            InternalConfig,
+            InternalUpdate,
+        )
+    }
 )
