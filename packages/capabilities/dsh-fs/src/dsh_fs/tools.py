@@ -15,12 +15,12 @@ from dsh_tools import (
     ToolDefinition,
     ToolRegistry,
     ToolRunContext,
+    offer_by_service,
     tool,
 )
 from dsh_tools.presentation import Diff, DiffCall, GenericCall, Location
 
 from . import texts
-from ._offering import offer_by_sandbox
 from ._values import (
     MAX_LINES,
     ChangeValue,
@@ -81,7 +81,7 @@ def file_tools(ctx: Needs) -> None:
     """Register the tools and their prompt sections."""
     ctx.tools.register(read_tool(ctx))
     for define in (write_tool, edit_tool):
-        offer_by_sandbox(ctx, ctx.tools, partial(define, ctx))
+        offer_by_service(ctx, ctx.tools, "sandbox", partial(define, ctx))
     sections = (("read", texts.READ_SECTION), ("write", texts.WRITE_SECTION))
     for label, text in (*sections, ("edit", texts.EDIT_SECTION)):
         section = f"tool:{label}"

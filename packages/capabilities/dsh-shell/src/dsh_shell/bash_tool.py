@@ -6,13 +6,20 @@ from typing import Annotated, Any, Final, Literal
 
 from dsh_brand import JsonValue
 from dsh_system_prompt import SystemPrompt, section_order
-from dsh_tools import CallView, Number, ToolDefinition, ToolRegistry, ToolRunContext, tool
+from dsh_tools import (
+    CallView,
+    Number,
+    ToolDefinition,
+    ToolRegistry,
+    ToolRunContext,
+    offer_by_service,
+    tool,
+)
 from dsh_tools.presentation import TerminalCall
 
 from . import texts
 from ._bash_runner import BashRunner, Request, Services
 from ._bash_values import BashValue, present_bash, render_bash
-from ._offering import offer_by_sandbox
 from .config import BashConfig
 from .runtime import SubprocessRuntime
 
@@ -29,7 +36,9 @@ class Needs(Services):
 
 def bash_tool(ctx: Needs, config: BashConfig) -> None:
     """Register the tool and its prompt section."""
-    offer_by_sandbox(ctx, ctx.tools, lambda sandboxed: bash_definition(ctx, config, sandboxed))
+    offer_by_service(
+        ctx, ctx.tools, "sandbox", lambda sandboxed: bash_definition(ctx, config, sandboxed)
+    )
     text = texts.BASH_SECTION
     if config.enable_run_in_background:
         text = f"{text} {texts.BASH_BACKGROUND_SECTION}"

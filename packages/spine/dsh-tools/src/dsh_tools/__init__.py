@@ -24,6 +24,7 @@ from .errors import (
 from .events import ToolsChange, ToolsExecute, ToolsPostExecute, ToolsPreExecute, ToolsResult
 from .execution import ToolRunContext, ToolToken
 from .json_schema import assert_json_schema, assert_object_json_schema
+from .offering import offer_by_service
 from .presentation import CallView, ResultView
 from .registry import ToolRegistry
 from .scheduler import Prepared, ToolScheduler
@@ -97,6 +98,7 @@ __all__ = [
     "Violation",
     "assert_json_schema",
     "assert_object_json_schema",
+    "offer_by_service",
     "tool",
     "tool_failure",
     "tool_failure_of",
