@@ -11,21 +11,15 @@ from dsh_cordis import Context, Plugin
 from dsh_llm import LlmService
 from dsh_session import SessionStore
 from dsh_session_projection import SessionProjectionRegistry
-from dsh_system_prompt import Config as PromptConfig
 from dsh_system_prompt import SystemPrompt
 from dsh_tools import ToolRegistry
-
-
-def system_prompt(ctx: Context, config: PromptConfig) -> None:
-    """Mount the prompt service; its configuration is checked here."""
-    _ = ctx.plugin(SystemPrompt, config)
 
 
 PARTS: Final[Mapping[str, Plugin]] = {
     "sessions": SessionStore,
     "session_projections": SessionProjectionRegistry,
     "llm": LlmService,
-    "system_prompt": system_prompt,
+    "system_prompt": SystemPrompt,
     "tools": ToolRegistry,
     "agents": AgentRegistry,
     "agent_loop": dsh_agent_loop,
