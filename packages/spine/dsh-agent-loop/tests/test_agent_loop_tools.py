@@ -1,6 +1,7 @@
 """Tool calls: order, parallel bodies, cancellation, failures of the scheduling, no hole."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
@@ -237,12 +238,22 @@ async def test_T23_a_failure_of_the_scheduling_itself(monkeypatch: pytest.Monkey
         ]
 
 
+@asynccontextmanager
+async def ending(released: anyio.Event) -> AsyncGenerator[None]:
+    """Let a body that stays go in any case: the loop waits for it."""
+    try:
+        yield
+    finally:
+        released.set()
+
+
 async def test_T25_a_body_that_outlives_both_graces() -> None:
     clock = ManualClock()
     replies = call(("c1", "t", ""), ("c2", "t", ""))
     async with (
         loop_stack(replies, before=lambda ctx: ctx.provide("clock", clock)) as stack,
         anyio.create_task_group() as tasks,
+        ending(released := anyio.Event()),
     ):
 
         async def pass_time() -> None:
@@ -250,14 +261,14 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
                 await anyio.lowlevel.checkpoint()
                 clock.advance(1)
 
-        entered, release = anyio.Event(), anyio.Event()
+        entered = anyio.Event()
         given_up: list[AbandonedWork] = []
         stack.ctx.on(AgentAbandoned, lambda e: given_up.append(e.work), everywhere=True)
 
         async def body(run: ToolRunContext) -> str:
             entered.set()
             with anyio.CancelScope(shield=True):
-                await release.wait()
+                await released.wait()
             return "too late"
 
         add_tool(stack, "t", body)
@@ -281,11 +292,11 @@ async def test_T25_a_body_that_outlives_both_graces() -> None:
         assert [(work.kind, work.call_id) for work in given_up] == [("tool-body", "c1")]
         assert given_up[0].age_s >= 15
         (record,) = [each for each in records if each["event"] == "agent.work_abandoned"]
-        assert "await release.wait()" in record["stack"]
+        assert "await released.wait()" in record["stack"]
         alive = stack.ctx.agent_loop.census(stack.agent)
         assert alive
         assert all(entry.abandoned for entry in alive)
-        release.set()
+        released.set()
         with anyio.fail_after(5):
             while stack.ctx.agent_loop.census(stack.agent):
                 await anyio.lowlevel.checkpoint()

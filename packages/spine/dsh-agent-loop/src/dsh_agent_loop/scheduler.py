@@ -119,6 +119,10 @@ class _Batch:
     async def _schedule(self) -> None:
         while opened := self._open():
             head = opened[0]
+            if self._failure is not None and self._running():
+                # Undisturbed: their outcomes are committed in order, behind the failed call's.
+                await self._wait()
+                continue
             if head.ready:
                 await self._guarded(head, self._commit)
                 continue

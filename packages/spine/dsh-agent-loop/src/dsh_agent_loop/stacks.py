@@ -9,15 +9,12 @@ from anyio import TaskInfo
 
 
 def stacks_below(task_id: int) -> str:
-    """The stacks of a task and of the tasks that it started, outermost call first."""
+    """The stacks of a task and of those it started, outermost call and nearest task first."""
     running = anyio.get_running_tasks()
-    family = {task_id}
-    told: list[str] = []
-    for task in sorted(running, key=lambda each: each.id != task_id):
-        if task.id == task_id or task.parent_id in family:
-            family.add(task.id)
-            told.append(f"{task.name}\n{_stack(task)}")
-    return "\n".join(told)
+    family = [task for task in running if task.id == task_id]
+    for parent in family:
+        family.extend(task for task in running if task.parent_id == parent.id)
+    return "\n".join(f"{task.name}\n{_stack(task)}" for task in family)
 
 
 def _stack(task: TaskInfo) -> str:
