@@ -17,7 +17,7 @@ from dsh_llm import (
     is_agent_loop_request,
     request_messages,
 )
-from dsh_session import Session, SessionId, SessionStore
+from dsh_session import Session, SessionId, SessionStore, decode_event, encode_event
 
 
 class RequestInvariantError(HarnessError):
@@ -59,9 +59,9 @@ def check_request_of(session: Session, options: GenerateOptions) -> None:
     Raises:
         RequestInvariantError: They differ.
     """
-    fresh = Session.from_restore(
-        session.id, session.events, session.header, session.inherited_event_count
-    )
+    # Through the bytes: what only lives in memory must not count.
+    stored = [decode_event(encode_event(event)) for event in session.events]
+    fresh = Session.from_restore(session.id, stored, session.header, session.inherited_event_count)
     if tuple(request_messages(fresh.derive_messages())) != tuple(options.messages):
         raise RequestInvariantError(session.id, "messages")
     header = fresh.request_header()

@@ -8,10 +8,11 @@ import anyio.lowlevel
 
 from dsh_agent import (
     Agent,
+    AgentError,
     AgentHandle,
     AgentRegistry,
 )
-from dsh_agent_loop.invariant import invariant
+from dsh_agent_loop.invariant import RequestInvariantError, invariant
 from dsh_cordis import Context, Plugin
 from dsh_llm import (
     AbortSignal,
@@ -172,10 +173,19 @@ async def loop_stack(
             before(root)
         await root.settled()
         root.llm.register_adapter(["test"], model)
+        broken: list[RequestInvariantError] = []
+
+        def watch(event: AgentError) -> None:
+            if isinstance(event.error, RequestInvariantError):
+                broken.append(event.error)
+
+        root.on(AgentError, watch, everywhere=True)
         stack = LoopStack(root, model, Recorder(root))
         stack.handle = await root.agents.create(provider="test", model="m")
         stack.recorder.take()
         yield stack
+        if broken:
+            raise broken[0]
 
 
 def mount_loop(
