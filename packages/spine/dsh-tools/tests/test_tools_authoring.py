@@ -8,6 +8,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 import msgspec
 import pytest
+import typing_extensions
 from pydantic import AfterValidator, BaseModel, Field
 
 from dsh_brand import Json, JsonValue
@@ -18,6 +19,7 @@ from dsh_tools import (
     ToolRunContext,
     tool,
 )
+from dsh_tools.testing import text_of, tool_bench
 
 
 class Color(enum.Enum):
@@ -443,3 +445,34 @@ async def test_T33_a_body_may_use_what_is_assigned_after_the_decoration() -> Non
 
     word = "hi"
     assert await later() == "hi"
+
+
+async def test_T35_T36_any_json_with_a_default_stays_any_json() -> None:
+    @tool
+    async def take(value: JsonValue = None) -> str:
+        """Take."""
+        return repr(value)
+
+    assert take.parameters == {"type": "object", "properties": {"value": {}}}
+    async with tool_bench(take) as bench:
+        assert text_of(await bench.run("take")) == "None"
+        assert text_of(await bench.run("take", value=None)) == "None"
+        assert text_of(await bench.run("take", value=[1, None])) == "[1, None]"
+
+
+class Item(typing_extensions.TypedDict):
+    name: str
+    size: int
+
+
+async def test_T35_typed_dicts_of_typing_extensions_are_objects() -> None:
+    """Before Python 3.12 pydantic takes no others, so plugins have them."""
+
+    @tool(render=lambda arguments, value: f"{value['name']} {value['size']}")
+    async def give(given: Item) -> Item:
+        """Give it back."""
+        return given
+
+    async with tool_bench(give) as bench:
+        assert text_of(await bench.run("give", given={"name": "a", "size": 2})) == "a 2"
+        assert "'given.size'" in text_of(await bench.run("give", given={"name": "a"}))

@@ -12,6 +12,7 @@ from typing_extensions import override
 from dsh_cordis import Next
 from dsh_llm import AbortController, create_user_message, fuse_signals
 from dsh_tools import (
+    CancelMode,
     PostToolDecision,
     PreToolDecision,
     ToolExecutionResult,
@@ -610,3 +611,46 @@ async def test_T128_a_frame_can_be_cancelled_through_the_census() -> None:
 
             result = await outcome(bench, "work", AbortController(), meanwhile)
         assert (code_of(result), stage.log, census.running) == ("ABORTED", [], [])
+
+
+@pytest.mark.parametrize("mode", ["scope", "cooperative"])
+@pytest.mark.parametrize("native", [False, True])
+async def test_T70_T85_a_call_is_not_over_while_its_body_runs(
+    mode: CancelMode, native: bool
+) -> None:
+    stage = Stage()
+
+    @tool(cancel=mode)
+    async def work() -> str:
+        """Clean up slowly."""
+        try:
+            stage.started.set()
+            await stage.go_on.wait()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await stage.go_on.wait()
+                await checkpoint()
+            stage.log.append("cleaned up")
+        return "done"
+
+    async with tool_bench(work) as bench:
+        controller = AbortController()
+
+        async def call() -> None:
+            try:
+                await bench.tools.execute(bench.call("work", {}, signal=controller.signal))
+            finally:
+                stage.log.append("over")
+
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await stage.started.wait()
+                controller.abort()
+                if native:
+                    tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await anyio.wait_all_tasks_blocked()
+                    assert stage.log == []
+                    stage.go_on.set()
+        assert stage.log == ["cleaned up", "over"]

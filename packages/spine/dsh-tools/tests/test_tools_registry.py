@@ -30,7 +30,7 @@ async def visible(bench: ToolBench, scope: object | None = None) -> list[str]:
     return bench.tools.names(scope)
 
 
-async def test_T1_T3_malformed_definitions_are_refused() -> None:
+async def test_T1_T2_T3_malformed_definitions_are_refused() -> None:
     async def execute(arguments: object, run: ToolRunContext) -> object:
         return None
 

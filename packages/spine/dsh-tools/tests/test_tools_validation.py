@@ -1,11 +1,14 @@
 """Values against the schema subset."""
 
+from typing import Literal
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh_brand import JsonValue
-from dsh_tools import Violation, validate
+from dsh_tools import JsonSchemaError, Violation, assert_json_schema, tool, validate
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 def found(schema: dict[str, JsonValue], value: JsonValue) -> list[tuple[str, str]]:
@@ -138,3 +141,42 @@ def test_T30_no_value_makes_the_validator_raise(value: JsonValue) -> None:
     }
     first: list[Violation] = validate(schema, value, label="value")
     assert first == validate(schema, value, label="value")
+
+
+@tool
+async def strict(
+    one: Literal[1], flag: Literal[True], count: int, names: list[str], any_: JsonValue = None
+) -> str:
+    """Take what fits.
+
+    Args:
+        one: The number.
+        flag: Yes.
+        count: How many.
+        names: Any.
+        any_: Whatever.
+    """
+    return f"{one!r} {flag!r} {count!r} {names!r}"
+
+
+async def test_T124_the_gaps_of_the_libraries_around_are_closed() -> None:
+    async with tool_bench(strict) as bench:
+        good = {"one": 1, "flag": True, "count": 2, "names": ["x"]}
+        assert text_of(await bench.run("strict", **good)) == "1 True 2 ['x']"
+        # What a strict literal lets through, and what a lax parser makes fit.
+        for name, value in (("one", True), ("flag", 1), ("count", "2"), ("count", True)):
+            refused = await bench.run("strict", **{**good, name: value})
+            assert code_of(refused) == "INVALID_ARGS"
+            assert f"'{name}'" in text_of(refused)
+        # All of it, with paths of our spelling.
+        many = await bench.run("strict", one=True, flag=1, count="2", names=["a", 1, 2])
+        for path in ("one", "flag", "count", "names[1]", "names[2]"):
+            assert f"'{path}'" in text_of(many)
+        # What is deeper than a library walks.
+        deep = await bench.run("strict", **good, any_=nested_value(2900))
+        assert text_of(deep) == "1 True 2 ['x']"
+        deeper = await bench.run("strict", **{**good, "names": nested_value(2900)})
+        assert code_of(deeper) == "INVALID_ARGS"
+        # And the keywords that a library would accept without enforcing them.
+        with pytest.raises(JsonSchemaError):
+            assert_json_schema({"type": "string", "format": "date"})

@@ -16,11 +16,13 @@ from typing import (
     Union,
     get_args,
     get_origin,
-    is_typeddict,
 )
 
 import msgspec
-from typing_extensions import override
+from typing_extensions import (
+    is_typeddict,  # of both modules; typing's knows its own only
+    override,
+)
 
 from dsh_brand import JsonObject, JsonValue, json_equal
 
@@ -329,7 +331,9 @@ def make_field(
     """A member; ``X | None`` that is not required is an optional X, without null."""
     inner, own, extras = split_annotated(annotation, where)
     bare = inner if not extras else annotation
-    if not required and not extras and get_origin(inner) in (Union, types.UnionType):
+    # "Any JSON" is a union that holds None, too, and is meant whole.
+    stripped = not (required or extras or is_json_annotation(inner))
+    if stripped and get_origin(inner) in (Union, types.UnionType):
         rest = tuple(a for a in get_args(inner) if a is not type(None))
         bare = Union[rest]  # noqa: UP007  # built from a tuple
     codec = make_codec(Number if inner is _NUMBER else bare, where, above=above)

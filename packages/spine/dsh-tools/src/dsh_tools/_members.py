@@ -16,10 +16,10 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    is_typeddict,
 )
 
 import msgspec
+from typing_extensions import is_typeddict  # of both modules; typing's knows its own only
 
 from dsh_brand import Json
 

@@ -128,26 +128,28 @@ class ToolScheduler:
     # ---- stages -----------------------------------------------------------------------------
 
     def _begin(self, call: ToolExecutionInput) -> tuple[Execution, Prepared | None]:
+        # Each field is read once: an input whose fields answer differently must not fool a policy.
         # The definition first: a re-registration while arguments are copied must not change it.
-        view = self._views.current(call.agent)
-        definition = view.visible.get(call.name)
+        name, agent, signal = call.name, call.agent, call.signal
+        view = self._views.current(agent)
+        definition = view.visible.get(name)
         arguments, problem = None, None
         try:
             arguments = snapshot(call.arguments)
         except NotJsonError as error:
             problem = texts.ARGUMENTS_NOT_JSON.format(cause=error.message)
         execution = Execution(
-            name=call.name,
+            name=name,
             arguments=arguments,
             call_id=call.call_id,
-            signal=call.signal,
+            signal=signal,
             root_call_id=call.root_call_id,
-            agent=call.agent,
+            agent=agent,
             parent=call.parent,
         )
         execution.definition = definition
         execution.guarded = view.guarded
-        if under_abandoned(call.signal):
+        if under_abandoned(signal):
             execution.silent = True
             return execution, _final(execution, aborted(started=False))
         if problem is not None:
