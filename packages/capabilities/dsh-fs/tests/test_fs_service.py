@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from dsh_cordis import Context
@@ -19,6 +20,7 @@ from dsh_fs import (
     Edit,
     FsError,
     FsService,
+    FsVersion,
     ReplaceIfVersion,
 )
 from dsh_fs.testing import no_staging_left
@@ -413,3 +415,66 @@ async def test_a_sibling_with_the_roots_name_as_prefix_is_outside(workspace: Pat
         with pytest.raises(FsError) as caught:
             await fs.resolve("../w2/f")
         assert code(caught) == "FS_SANDBOX_DENIED"
+
+
+def test_C7_a_version_is_five_integers_of_the_file_compared_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("x", encoding="utf-8")
+    # A float of this time is a whole number of seconds: it cannot hold the nanosecond.
+    os.utime(path, ns=(0, 1_700_000_000_000_000_001))
+    status = path.stat()
+    version = FsVersion.of(status)
+    parts = msgspec.structs.asdict(version)
+    assert parts == {
+        "device": status.st_dev,
+        "inode": status.st_ino,
+        "size": 1,
+        "mtime_ns": 1_700_000_000_000_000_001,
+        "ctime_ns": status.st_ctime_ns,
+    }
+    assert {type(part) for part in parts.values()} == {int}
+    assert version == FsVersion.of(path.stat())
+    for name, part in parts.items():
+        assert version != msgspec.structs.replace(version, **{name: part + 1}), name
+
+
+async def test_C7_C10_changes_that_leave_size_and_time_alone_are_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    async with service(tmp_path) as fs:
+        target = await fs.resolve("f")
+        old = (await fs.write_text(target, "one")).version
+        path.write_text("two", encoding="utf-8")
+        os.utime(path, ns=(old.mtime_ns, old.mtime_ns))
+        with pytest.raises(FsError) as caught:
+            await fs.write_text(target, "three", ReplaceIfVersion(old))
+        assert code(caught) == "FS_STALE_VERSION"
+        assert path.read_text(encoding="utf-8") == "two"
+
+
+LIMIT = 10 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "operation", "before", "after"),
+    [
+        pytest.param(None, "a\r\nb\rc", "create", None, "a\nb\rc", id="new"),
+        pytest.param(b"a\r\nb\rc", "d\r\n", "update", "a\nb\rc", "d\n", id="text"),
+        pytest.param(b"", "d", "update", "", "d", id="empty"),
+        pytest.param(b"a\0", "d", "update", None, "d", id="NUL"),
+        pytest.param(b"a\xff", "d", "update", None, "d", id="invalid UTF-8"),
+        pytest.param(b"x" * LIMIT, "d", "update", None, "d", id="old too large"),
+        pytest.param(b"x" * (LIMIT - 1), "d", "update", "x" * (LIMIT - 1), "d", id="old fits"),
+        pytest.param(b"a", "x" * LIMIT, "update", None, "x" * LIMIT, id="new too large"),
+    ],
+)
+async def test_C14_what_a_write_did(
+    tmp_path: Path, old: bytes | None, new: str, operation: str, before: str | None, after: str
+) -> None:
+    if old is not None:
+        (tmp_path / "f").write_bytes(old)
+    async with service(tmp_path) as fs:
+        change = await fs.write_text(await fs.resolve("f"), new)
+        assert change.operation == operation
+        # Not compared by pytest, which would print ten megabytes.
+        assert (change.before == before) is True
+        assert (change.after == after) is True
