@@ -2,7 +2,7 @@
 
 import pytest
 
-from dsh_brand import decode, encode
+from dsh_brand import decode, encode, freeze_object
 from dsh_llm import (
     BlockEnd,
     BlockStart,
@@ -12,16 +12,20 @@ from dsh_llm import (
     FinishChunk,
     LlmFailure,
     OpaqueBlock,
+    ReasoningBlock,
     ReasoningDelta,
     StopFinish,
     StreamChunk,
     TextBlock,
     TextDelta,
     TokenUsage,
+    ToolCallBlock,
     ToolCallDelta,
     UsageChunk,
     chunk_from_json,
+    chunk_has_visible_text,
     is_token_delta,
+    is_visible_chunk,
 )
 from dsh_llm.testing import check_stream, stream_problems, text_script
 
@@ -78,6 +82,40 @@ def test_L16_prompt_pressure_is_the_sum_of_the_three_input_counts() -> None:
 )
 def test_L19_tokens(chunk: Chunk, token: bool) -> None:
     assert is_token_delta(chunk) is token
+
+
+IMAGE = OpaqueBlock(extra=freeze_object({"type": "image"}))
+
+
+@pytest.mark.parametrize(
+    ("chunk", "visible", "text"),
+    [
+        pytest.param(TextDelta(0, "a"), True, True, id="text"),
+        pytest.param(TextDelta(0, " \ufeff\u2028\n"), False, False, id="text-blank"),
+        pytest.param(TextDelta(0, "\x1c"), True, True, id="text-separator-is-no-space"),
+        pytest.param(TextDelta(0, ""), False, False, id="text-empty"),
+        pytest.param(ReasoningDelta(0, "a"), True, False, id="reasoning"),
+        pytest.param(ReasoningDelta(0, " "), False, False, id="reasoning-blank"),
+        pytest.param(call("ls", "{}"), False, False, id="call"),
+        pytest.param(BlockStart(0, "text"), False, False, id="start-text"),
+        pytest.param(BlockStart(0, "reasoning"), False, False, id="start-reasoning"),
+        pytest.param(BlockStart(0, "tool-call"), False, False, id="start-call"),
+        pytest.param(BlockStart(0, "image"), True, False, id="start-other"),
+        pytest.param(BlockEnd(0, TextBlock("a")), True, True, id="end-text"),
+        pytest.param(BlockEnd(0, TextBlock(" ")), False, False, id="end-text-blank"),
+        pytest.param(BlockEnd(0, ReasoningBlock("a")), True, False, id="end-reasoning"),
+        pytest.param(BlockEnd(0, ReasoningBlock("")), False, False, id="end-reasoning-blank"),
+        pytest.param(
+            BlockEnd(0, ToolCallBlock(CallId("c"), "ls", "{}")), False, False, id="end-call"
+        ),
+        pytest.param(BlockEnd(0, IMAGE), True, False, id="end-other"),
+        pytest.param(UsageChunk(TokenUsage(1, 1)), False, False, id="usage"),
+        pytest.param(FinishChunk(StopFinish()), False, False, id="finish"),
+    ],
+)
+def test_L190_what_a_person_sees_of_a_chunk(chunk: Chunk, visible: bool, text: bool) -> None:
+    assert is_visible_chunk(chunk) is visible
+    assert chunk_has_visible_text(chunk) is text
 
 
 def test_L68_the_checker_accepts_what_the_grammar_allows() -> None:

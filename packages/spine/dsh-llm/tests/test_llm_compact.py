@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh_brand import JsonValue, decode, encode, to_json
+from dsh_brand import JsonValue, decode, decode_json, encode, to_json
 from dsh_llm import (
+    AbortedFinish,
     AssistantStreamAccumulator,
     BlockAssembler,
     BlockEnd,
     BlockStart,
     CallId,
     FinishChunk,
+    LlmFailure,
+    MaxTokensFinish,
     RawChunk,
     ReasoningBlock,
     ReasoningChunks,
@@ -162,6 +165,72 @@ def test_L183_runs_split_by_index_id_name_and_time_gap() -> None:
     )
 
 
+@pytest.mark.parametrize("time", [-LIMIT, -1, 0, LIMIT])
+def test_L181_times_need_not_increase_and_reach_both_limits(time: int) -> None:
+    first, last = TextDelta(0, "a"), FinishChunk(StopFinish())
+    timed: list[tuple[int, StreamChunk]] = [(time, first), (0, last), (-5, first)]
+    assert list(expand_assistant_stream(pack(timed))) == timed
+
+
+@pytest.mark.parametrize("bad", [True, False, -0.0, 0.5, 2**53, -(2**53), "0", None])
+@pytest.mark.parametrize("key", ["time", "time0", "dt", "index"])
+def test_L181_what_is_no_integer_of_the_range_is_refused(key: str, bad: JsonValue) -> None:
+    finish: JsonValue = {"type": "finish", "reason": {"kind": "stop"}}
+    record: dict[str, JsonValue] = {"type": "chunk", "time": 0, "chunk": finish}
+    if key != "time":
+        record = TEXT_RUN | {"texts": ["a", "b"], "dt": [0]}
+    record[key] = [bad] if key == "dt" else bad
+    with pytest.raises(ValueError, match="record 0"):
+        list(expand_assistant_stream([record]))
+    number = cast("int", bad)
+    if key in ("time", "index"):
+        accumulator = AssistantStreamAccumulator()
+        time, index = (number, 0) if key == "time" else (0, number)
+        with pytest.raises(ValueError, match=key):
+            accumulator.push(time, TextDelta(index, ""))
+        assert accumulator.snapshot() == ()
+
+
+@pytest.mark.parametrize(
+    ("chunk", "keys"),
+    [
+        (TextDelta(0, "a"), ["type", "time0", "index", "dt", "texts"]),
+        (ReasoningDelta(0, "a"), ["type", "time0", "index", "dt", "texts"]),
+        (call(0, "c", "n", "a"), ["type", "time0", "index", "dt", "id", "name", "args"]),
+        (call(0, "c", None, "a"), ["type", "time0", "index", "dt", "id", "args"]),
+        (BlockStart(0, "text"), ["type", "time", "chunk"]),
+    ],
+)
+def test_L182_records_have_these_keys_in_this_order(chunk: StreamChunk, keys: list[str]) -> None:
+    [record] = pack([(0, chunk)])
+    stored = decode_json(encode(record))
+    assert isinstance(stored, dict)
+    assert list(stored) == keys
+    assert list(cast("dict[str, JsonValue]", to_json(record))) == keys
+
+
+def test_L193_a_stream_holds_what_its_message_leaves_out() -> None:
+    answer: list[tuple[int, StreamChunk]] = [
+        (0, TextDelta(0, "Look")),
+        (1, call(1, "c", "ls", '{"a":')),
+        (2, call(1, "c", None, "1}")),
+    ]
+    kept = [TextBlock("Look"), ToolCallBlock(CallId("c"), "ls", '{"a":1}')]
+    for reason, blocks, interrupted in (
+        (MaxTokensFinish(), kept[:1], kept[:1]),
+        (AbortedFinish(LlmFailure("m", "ABORTED")), kept, kept[:1]),
+        (ToolCallsFinish(), kept, kept[:1]),
+    ):
+        records = pack([*answer, (3, FinishChunk(reason))])
+        assert [each.chunk for each in expand_assistant_stream(records)][:3] == [
+            chunk for _, chunk in answer
+        ]
+        assembled = assemble_assistant_stream(records)
+        assert list(assembled.blocks()) == blocks
+        assert list(assembled.interrupted_blocks()) == interrupted
+        assert assembled.finish == reason
+
+
 def test_L184_a_delta_with_a_further_key_is_kept_raw() -> None:
     odd = chunk_from_json({"type": "text-delta", "index": 0, "text": "b", "logprob": -1})
     records = pack([(0, TextDelta(0, "a")), (0, odd), (0, TextDelta(0, "c"))])
@@ -227,7 +296,7 @@ STREAMS = st.lists(st.tuples(st.integers(-LIMIT, LIMIT), CHUNKS), max_size=25)
 
 
 @given(STREAMS)
-def test_L187_packing_and_expansion_are_inverse(stream: list[tuple[int, StreamChunk]]) -> None:
+def test_L180_L187_packing_and_expansion_are_inverse(stream: list[tuple[int, StreamChunk]]) -> None:
     records = pack(stream)
     assert list(expand_assistant_stream(records)) == stream
     stored = cast("list[dict[str, JsonValue]]", to_json(records))

@@ -2,12 +2,13 @@
 
 import gc
 from collections.abc import Sequence
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh_brand import freeze_object, replace
+from dsh_brand import encode, freeze_object, from_json, replace, to_json
 from dsh_llm import (
     MISSING_RESULT_TEXT,
     Block,
@@ -17,7 +18,9 @@ from dsh_llm import (
     MessageSource,
     ModelSource,
     OpaqueBlock,
+    OpaqueSource,
     ReasoningBlock,
+    RepairKind,
     ReplayEnvelope,
     RequestMessage,
     RequestUserInput,
@@ -126,6 +129,71 @@ def test_L199_what_needs_no_change_comes_back_itself() -> None:
     assert request_messages(history) is history
     assert request_repairs(history) == ()
     assert request_messages([]) == []
+
+
+def named(messages: Sequence[RequestMessage]) -> list[str | None]:
+    return [m.id if isinstance(m, Message) else None for m in messages]
+
+
+def test_L200_answers_follow_their_calls_and_what_stood_between_follows_them() -> None:
+    history = [
+        calls("a1", ("x", "{}"), ("y", "{}"), ("z", "{}")),
+        text("u1"),
+        ok("t-z", "z"),
+        text("s1", "system"),
+        calls("a2", ("v", "{}")),
+        text("d1", "developer"),
+        ok("t-y", "y"),
+        text("u2"),
+        ok("t-v", "v"),
+        ok("t-x", "x"),
+    ]
+    out = request_messages(history)
+    assert named(out) == ["a1", "t-x", "t-y", "t-z", "u1", "s1", "a2", "t-v", "d1", "u2"]
+    assert all(any(kept is m for m in history) for kept in out)
+
+
+def test_L202_an_answer_that_no_call_waits_for_is_left_out() -> None:
+    history = [
+        ok("stranger", "w"),
+        calls("a1", ("x", "{}"), ("x", "{}"), ("y", "{}")),
+        ok("first", "x"),
+        ok("second", "x"),
+        ok("one-too-many", "x"),
+        ok("t-y", "y"),
+        ok("repeat", "y"),
+        replace(ok("of-no-call", "y"), tool_call_id=None),
+    ]
+    out = request_messages(history)
+    assert named(out) == ["a1", "first", "second", "t-y"]
+    check_request(out)
+    dropped = [(r.message_id, r.call_id) for r in request_repairs(history) if "drop" in r.kind]
+    assert dropped == [
+        ("stranger", "w"),
+        ("one-too-many", "x"),
+        ("repeat", "y"),
+        ("of-no-call", None),
+    ]
+
+
+def test_L203_a_call_without_an_answer_gets_one_that_says_so() -> None:
+    history = [calls("a1", ("x", "{}")), text("u1"), calls("a2", ("x", "{}"), ("", "{}"))]
+    out = request_messages(history)
+    asked = [("a1", "x"), ("a2", "x~2"), ("a2", "call")]
+    filled = [m for m in out if m.role == "tool"]
+    assert filled == [
+        Message(
+            id=MessageId(f"missing-tool-result-{asking}-{call_id}"),
+            role="tool",
+            content=(TextBlock(MISSING_RESULT_TEXT),),
+            source=ToolSource(CallId(call_id)),
+            tool_call_id=CallId(call_id),
+            is_error=True,
+        )
+        for asking, call_id in asked
+    ]
+    assert "not recorded" in MISSING_RESULT_TEXT
+    check_request(out)
 
 
 def test_L201_a_reused_id_answers_the_newer_step() -> None:
@@ -302,6 +370,83 @@ def test_L198_A113_any_history_gives_a_valid_request(history: list[RequestMessag
     assert request_repairs(out) == ()
     assert (request_repairs(history) == ()) == (out is history)
     assert request_messages(history) == out
+
+
+NESTED = st.recursive(
+    TEXTS | st.none() | st.integers(-9, 9),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(TEXTS, inner, max_size=2),
+    max_leaves=4,
+)
+RAW = st.builds(
+    lambda kind, value: OpaqueBlock(extra=freeze_object({"type": kind, "v": value})), TEXTS, NESTED
+)
+WILD: st.SearchStrategy[RequestMessage] = st.one_of(
+    st.builds(
+        Message,
+        id=TEXTS.map(MessageId),
+        role=st.sampled_from(("system", "developer", "user", "assistant", "tool")),
+        content=st.lists(st.one_of(BLOCKS, RAW), max_size=3).map(tuple),
+        source=st.one_of(
+            st.sampled_from(list(SOURCES.values())),
+            IDS.map(CallId).map(ToolSource),
+            NESTED.map(lambda v: ModelSource("p", "m", ReplayEnvelope({"v": v}))),
+            NESTED.map(lambda v: OpaqueSource(extra=freeze_object({"kind": "odd", "v": v}))),
+        ),
+        tool_call_id=st.none() | IDS.map(CallId),
+        is_error=st.none() | st.booleans(),
+    ),
+    st.builds(RequestUserInput, content=st.lists(BLOCKS, max_size=2).map(tuple)),
+)
+
+
+@given(st.lists(WILD, max_size=8))
+def test_L197_nothing_raises_is_changed_or_depends_on_anything_else(
+    history: list[RequestMessage],
+) -> None:
+    places, stored = [id(m) for m in history], encode(history)
+    out = request_messages(history)
+    assert ([id(m) for m in history], encode(history)) == (places, stored)
+    check_request(out)
+    # Equal messages that were never seen before give the same request.
+    again = [from_json(type(m), to_json(m)) for m in history]
+    assert (
+        request_messages(again) == out if out is not history else request_messages(again) is again
+    )
+
+
+KINDS = get_args(RepairKind)
+
+
+@given(histories())
+def test_L209_repairs_stand_in_the_order_of_the_messages(history: list[RequestMessage]) -> None:
+    names = named(history)
+    repairs = request_repairs(history)
+    places = [names.index(repair.message_id) for repair in repairs]
+    assert places == sorted(places)
+    assert {repair.kind for repair in repairs} <= set(KINDS)
+
+
+def test_L209_each_kind_of_repair_is_told_with_message_and_call() -> None:
+    history = [
+        text("u1", words="a\ud83d"),
+        message("u2", "user"),
+        message("s1", "system"),
+        calls("a1", ("x", "{}"), ("x", "[]")),
+        text("u3"),
+        ok("t1", "x"),
+        ok("t2", "w"),
+    ]
+    assert [(r.kind, r.message_id, r.call_id) for r in request_repairs(history)] == [
+        ("text-replaced", "u1", None),
+        ("content-filled", "u2", None),
+        ("message-dropped", "s1", None),
+        ("arguments-replaced", "a1", "x"),
+        ("call-renamed", "a1", "x"),
+        ("answer-filled", "a1", "x"),
+        ("answer-moved", "t1", "x"),
+        ("answer-dropped", "t2", "w"),
+    ]
+    assert sorted(KINDS) == sorted({r.kind for r in request_repairs(history)})
 
 
 @given(histories())

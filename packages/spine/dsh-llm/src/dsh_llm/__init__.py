@@ -6,7 +6,7 @@ the extra `otel`) makes OpenTelemetry spans.
 """
 
 from dsh_llm.accumulator import AssistantStreamAccumulator
-from dsh_llm.adapter import AsyncClosable, LlmAdapter
+from dsh_llm.adapter import AsyncClosable, LlmAdapter, ReconfigurableAdapter
 from dsh_llm.answer import Answer, collect
 from dsh_llm.assembler import BlockAssembler
 from dsh_llm.blocks import (
@@ -242,6 +242,7 @@ __all__ = [
     "ReasoningChunks",
     "ReasoningDelta",
     "ReasoningEffortId",
+    "ReconfigurableAdapter",
     "RepairKind",
     "ReplayEnvelope",
     "RequestMessage",

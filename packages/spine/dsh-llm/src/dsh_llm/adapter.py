@@ -59,3 +59,17 @@ class LlmAdapter(Protocol):
     def provider_retry_policy(self, provider: str) -> RetryPolicyConfig | None:
         """The retry policy of a route; `None` means the normal default."""
         ...
+
+
+@runtime_checkable
+class ReconfigurableAdapter(Protocol):
+    """What an adapter has besides, if its configuration may change while it is registered."""
+
+    def current_generation(self) -> LlmAdapter:
+        """An adapter that keeps the configuration of this moment, whatever is changed later.
+
+        The service takes one for each call before it looks the model up, so that the facts, the
+        request and the credential of the call come from one configuration. Nothing closes it: it
+        shares connections with the adapter that gave it.
+        """
+        ...

@@ -24,11 +24,11 @@ class TimedStoredChunk(NamedTuple):
     chunk: StoredChunk
 
 
-class StreamRecordBase(Wire, frozen=True, tag_field="type"):
-    """Base of the records."""
+class StreamRecordBase(Wire, frozen=True, tag_field="type", gc=False):
+    """Base of the records. As chunks they hold no cycles, and a log may keep very many."""
 
 
-class TextChunks(StreamRecordBase, frozen=True, tag="text-chunks"):
+class TextChunks(StreamRecordBase, frozen=True, tag="text-chunks", gc=False):
     """A run of text deltas of one block."""
 
     time0: int
@@ -38,7 +38,7 @@ class TextChunks(StreamRecordBase, frozen=True, tag="text-chunks"):
     texts: tuple[str, ...]
 
 
-class ReasoningChunks(StreamRecordBase, frozen=True, tag="reasoning-chunks"):
+class ReasoningChunks(StreamRecordBase, frozen=True, tag="reasoning-chunks", gc=False):
     """A run of reasoning deltas of one block."""
 
     time0: int
@@ -47,7 +47,7 @@ class ReasoningChunks(StreamRecordBase, frozen=True, tag="reasoning-chunks"):
     texts: tuple[str, ...]
 
 
-class ToolCallChunks(StreamRecordBase, frozen=True, tag="tool-call-chunks", kw_only=True):
+class ToolCallChunks(StreamRecordBase, frozen=True, tag="tool-call-chunks", kw_only=True, gc=False):
     """A run of fragments of one tool call, all with the same id and name."""
 
     time0: int
@@ -58,14 +58,14 @@ class ToolCallChunks(StreamRecordBase, frozen=True, tag="tool-call-chunks", kw_o
     args: tuple[str, ...]
 
 
-class RawChunk(StreamRecordBase, frozen=True, tag="chunk"):
+class RawChunk(StreamRecordBase, frozen=True, tag="chunk", gc=False):
     """One chunk that joins no run."""
 
     time: int
     chunk: StoredChunk
 
 
-class OpaqueRecord(StreamRecordBase, frozen=True, tag=False):
+class OpaqueRecord(StreamRecordBase, frozen=True, tag=False, gc=False):
     """A record of an unknown type, kept whole; readers and assembly pass over it."""
 
 

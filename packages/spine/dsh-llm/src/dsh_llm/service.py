@@ -16,7 +16,7 @@ from dsh_llm._model_facts import (
 )
 from dsh_llm._projection import project_request
 from dsh_llm._registry import OwnedRows, Owner, RegistrationHandle
-from dsh_llm.adapter import LlmAdapter
+from dsh_llm.adapter import LlmAdapter, ReconfigurableAdapter
 from dsh_llm.chunks import StreamChunk
 from dsh_llm.failures import LlmError
 from dsh_llm.models import (
@@ -88,6 +88,8 @@ class _Bound(msgspec.Struct, frozen=True, eq=False):
     """A request's config and the route that serves it, both resolved."""
 
     route: _Route
+    generation: LlmAdapter
+    """The route's adapter as it was configured when the call was bound."""
     config: LlmCallConfig
     info: LlmResolvedModelInfo
 
@@ -324,7 +326,7 @@ class LlmService(Service):
         Raises:
             LlmError: No such route (`NO_ADAPTER`), or facts that cannot be (`INVALID_MODEL_*`).
         """
-        return await _model_of(self._route(provider), provider, model, signal)
+        return await _model_of(self._route(provider).adapter, provider, model, signal)
 
     async def resolve_call_config(
         self, config: LlmCallConfig, signal: AbortSignal | None = None
@@ -353,9 +355,10 @@ class LlmService(Service):
         self, config: LlmCallConfig, signal: AbortSignal | None
     ) -> tuple[_Bound, AdapterDefaults | None]:
         route = self._route(config.provider)
-        info = await _model_of(route, config.provider, config.model, signal)
+        generation = _generation_of(route.adapter)
+        info = await _model_of(generation, config.provider, config.model, signal)
         filled, marks = filled_config(config, info)
-        return _Bound(route, filled, info), marks
+        return _Bound(route, generation, filled, info), marks
 
     def stream(self, options: GenerateOptions) -> LlmStream:
         """Call a model. The adapter is looked up, and I/O starts, at the first chunk that is read.
@@ -393,17 +396,23 @@ class LlmService(Service):
             route = self._routes.get(provider)
             return route is not None and route.adapter is adapter
 
-        return adapter.stream(project_request(options, bound.info, is_own_route))
+        return bound.generation.stream(project_request(options, bound.info, is_own_route))
 
 
 LlmRuntime = LlmService
 """The name that upstream's code uses for the service."""
 
 
+def _generation_of(adapter: LlmAdapter) -> LlmAdapter:
+    if isinstance(adapter, ReconfigurableAdapter):
+        return adapter.current_generation()
+    return adapter
+
+
 async def _model_of(
-    route: _Route, provider: str, model: str, signal: AbortSignal | None
+    adapter: LlmAdapter, provider: str, model: str, signal: AbortSignal | None
 ) -> LlmResolvedModelInfo:
-    info = await route.adapter.resolve_model(provider, model, signal)
+    info = await adapter.resolve_model(provider, model, signal)
     return checked_model(provider, model, info)
 
 
