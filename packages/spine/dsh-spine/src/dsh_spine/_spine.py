@@ -14,7 +14,6 @@ from dsh_session_projection import SessionProjectionRegistry
 from dsh_system_prompt import SystemPrompt
 from dsh_tools import ToolRegistry
 
-
 PARTS: Final[Mapping[str, Plugin]] = {
     "sessions": SessionStore,
     "session_projections": SessionProjectionRegistry,
