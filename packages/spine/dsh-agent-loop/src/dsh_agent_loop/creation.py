@@ -90,6 +90,7 @@ class AgentLife:
         self._detach_agent: Callable[[], Awaitable[None]] | None = None
         self._disposing = False
         self._keep_inbox = True
+        self._clears_later = False
         self._controller, self._detach_signal = fuse_signals(request.signal)
         # A session is entered through `home`, so that it outlives the scope of the agent.
         self._home = create_scope(owner, self.agent, scope_of(owner))
@@ -261,15 +262,14 @@ class AgentLife:
 
     def _cancel(self) -> None:
         agent = self.agent
-        session = self._session
         # Inside a listener of the log nothing can be cleared yet; the abort does not wait for it.
-        deferred = session is not None and not self._keep_inbox and session.defer(self._clear)
+        self._clears_later = not self._keep_inbox and agent.session.appending
         with agent.counted():
-            agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox or deferred)
+            agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox or self._clears_later)
 
     def _clear(self) -> None:
         with self.agent.counted():
-            self._collect(self.agent.inbox.clear)
+            self.agent.inbox.clear()
 
     async def _undo(self) -> None:
         try:
@@ -294,6 +294,8 @@ class AgentLife:
     async def _quiesce(self) -> None:
         """First: nothing of the agent runs any more."""
         self._begin()
+        if self._clears_later:
+            self._collect(self._clear)
         if self._creating:
             await self._left.wait()
         census = self.agent.census
