@@ -205,12 +205,12 @@ def openai_client() -> Work:
     """The client of OpenAI, where it is installed."""
     from openai import AsyncOpenAI  # type: ignore[import-not-found, unused-ignore]  # optional
 
-    clients: dict[str, Any] = {}  # of a library that may be absent
+    clients: dict[tuple[str, int], Any] = {}  # of a library that may be absent
 
     async def work(base: str, count: int) -> None:
-        client = clients.get(base)
+        client = clients.get((base, count))
         if client is None:
-            client = clients[base] = AsyncOpenAI(
+            client = clients[base, count] = AsyncOpenAI(
                 api_key="k", base_url=f"{base}/stream/{count}/v1", max_retries=0
             )
         stream = await client.chat.completions.create(

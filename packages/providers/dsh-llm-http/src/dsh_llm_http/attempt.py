@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, Self
 
-import anyio
 import msgspec
 
 from dsh_brand import Secret
@@ -119,8 +118,7 @@ class Attempt:
     async def _close(self, *, drain: bool) -> None:
         self._over = True
         if self._guard is not None:
-            with anyio.CancelScope(shield=True):
-                await self._guard.stop()
+            await self._guard.stop()
         try:
             if self._reply is not None:
                 await self._reply.aclose(drain=drain)

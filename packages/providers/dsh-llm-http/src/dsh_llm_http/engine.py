@@ -138,7 +138,8 @@ class Guard:
         if self._scope is not None:
             self._left = anyio.Event()
             self._interrupt()
-            await self._left.wait()
+            with anyio.CancelScope(shield=True):
+                await self._left.wait()
         self._interrupted = True
 
     def _interrupt(self) -> None:

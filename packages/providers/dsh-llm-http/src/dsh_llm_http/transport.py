@@ -183,11 +183,14 @@ class HttpxReply:
             await self._guard.stop()
             if drain:
                 await self._run_out()
-            with anyio.move_on_after(_CLOSE_GRACE_S):
-                await self._response.aclose()
-            # The library's generators end by themselves on the closed connection; left suspended,
-            # they would be finalized by the garbage collector.
-            await self._run_out()
+            if self._ended:
+                await self._response.aclose()  # nothing is left to wait for
+            else:
+                with anyio.move_on_after(_CLOSE_GRACE_S):
+                    await self._response.aclose()
+                # The library's generators end by themselves on the closed connection; left
+                # suspended, they would be finalized by the garbage collector.
+                await self._run_out()
             await self._blocks.aclose()
 
     async def _next(self) -> bytes:

@@ -4,6 +4,7 @@ Upstream: packages/llm/llm-openai/src/types.ts.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -75,7 +76,8 @@ class Payload(msgspec.Struct, frozen=True):
     usage: Usage | None = None
     error: None = None
     """Anything else than null goes the tolerant way."""
-    object: str | None = None
+    object: Literal["chat.completion.chunk", "chat.completion"] | None = None
+    """Another word goes the tolerant way, for it may be `error`."""
 
 
 class ProviderFault(msgspec.Struct, frozen=True):
@@ -87,8 +89,6 @@ class ProviderFault(msgspec.Struct, frozen=True):
 
 decode_fast = msgspec.json.Decoder(Payload).decode
 """Decodes a payload of the usual shape; raises for any other, which `read_payload` may still take.
-
-A payload whose `object` is `"error"` is none, whatever its shape.
 """
 
 
@@ -107,8 +107,7 @@ def read_payload(
         except (msgspec.DecodeError, UnicodeDecodeError):
             pass  # the tolerant way below decides
         else:
-            if payload.object != "error":
-                return payload
+            return payload
     return _tolerant(data, event=event, document=document)
 
 

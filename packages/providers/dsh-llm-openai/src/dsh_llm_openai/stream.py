@@ -70,7 +70,7 @@ class ChunkTranslator:
                 return self._complete()
             payload = read_payload(frame.data, event=frame.event, document=frame.document)
         else:
-            if frame.event == "error" or frame.document or payload.object == "error":
+            if frame.event == "error" or frame.document:
                 payload = read_payload(frame.data, event=frame.event, document=frame.document)
         if isinstance(payload, ProviderFault):
             return self._fail(payload)
