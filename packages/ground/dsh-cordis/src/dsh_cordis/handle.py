@@ -249,7 +249,11 @@ class Handle:
         self._use = HandleState.UNDOING
         rest = self._begin()
         if rest is None:
-            self._finish()
+            if self._errors is None and self._callbacks is None and self._used_event is None:
+                # Nobody waits, and the stack has let go of it already.
+                self._use, self._home = HandleState.USED, None
+            else:
+                self._finish()
             return None
         if self.used:
             return None
