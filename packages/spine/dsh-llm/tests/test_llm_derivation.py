@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dsh_brand import encode, freeze_object, from_json, replace, to_json
@@ -400,6 +400,8 @@ WILD: st.SearchStrategy[RequestMessage] = st.one_of(
 
 
 @given(st.lists(WILD, max_size=8))
+@example([calls("a", ("x", "[1"), ("x", "{}")), text("u", words="\ud800"), ok("t", "x")])
+@example([replace(ok("t", "x"), tool_call_id=None), message("s", "system")])
 def test_L197_nothing_raises_is_changed_or_depends_on_anything_else(
     history: list[RequestMessage],
 ) -> None:

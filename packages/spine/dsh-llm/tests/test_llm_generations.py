@@ -219,9 +219,17 @@ async def test_L168_a_default_is_taken_anew_from_each_route_and_a_choice_stays(
     assert filled.adapter_defaults == AdapterDefaults(reasoning_effort=True, max_tokens=True)
     elsewhere = await llm.prepare_call(LlmCallConfig("b", "m"))
     assert elsewhere.config == LlmCallConfig("b", "m", reasoning_effort="high", max_tokens=5)
-    chosen = await llm.prepare_call(LlmCallConfig("b", "m", reasoning_effort="low"))
-    assert chosen.config == LlmCallConfig("b", "m", reasoning_effort="low", max_tokens=5)
-    assert chosen.adapter_defaults == AdapterDefaults(max_tokens=True)
+    choices: list[tuple[str | None, int | None]] = [("low", None), (None, 1), ("low", 1)]
+    for effort, limit in choices:
+        asked = LlmCallConfig("b", "m", reasoning_effort=effort, max_tokens=limit)
+        chosen = await llm.prepare_call(asked)
+        assert chosen.config == LlmCallConfig(
+            "b", "m", reasoning_effort=effort or "high", max_tokens=limit or 5
+        )
+        marks = AdapterDefaults(
+            reasoning_effort=effort is None or None, max_tokens=limit is None or None
+        )
+        assert (chosen.adapter_defaults or AdapterDefaults()) == marks
 
 
 @pytest.mark.parametrize("modalities", [None, ("text", "image"), ("text",)])
