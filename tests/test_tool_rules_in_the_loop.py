@@ -25,6 +25,7 @@ from dsh_brand import decode_json, encode
 from dsh_cordis import Next, task_census
 from dsh_llm import (
     AbortSignal,
+    CallId,
     LlmResolvedModelInfo,
     create_user_message,
     message_text,
@@ -38,7 +39,7 @@ from dsh_session import (
     ToolCallEvent,
     ToolErrorInfo,
     ToolResultEvent,
-    decode_event,
+    decode_stored_event,
     encode_event,
     event_to_json,
 )
@@ -47,6 +48,7 @@ from dsh_tools import (
     Deny,
     PostToolDecision,
     PreToolDecision,
+    ToolExecutionInput,
     ToolExecutionResult,
     ToolRunContext,
     ToolsExecute,
@@ -55,6 +57,7 @@ from dsh_tools import (
     ToolsResult,
     tool,
 )
+from dsh_tools.testing import code_of
 
 Body = Callable[[ToolRunContext], Awaitable[str]]
 
@@ -436,6 +439,7 @@ async def test_T133_T137_nothing_follows_from_an_abandoned_call_and_siblings_go_
     released = anyio.Event()
     over = anyio.Event()
     seen: list[str] = []
+    answers: list[ToolExecutionResult] = []
     stack_of = loop_stack(
         calls("c1", "c2"), say("ok"), before=lambda ctx: ctx.provide("clock", clock)
     )
@@ -455,6 +459,8 @@ async def test_T133_T137_nothing_follows_from_an_abandoned_call_and_siblings_go_
                 await released.wait()
             run.defer_context(create_user_message("late"))
             run.conclude_turn()
+            call_again = ToolExecutionInput("t", {}, CallId("nested"), run.signal, agent=run.agent)
+            answers.append(await stack.ctx.tools.execute(call_again))
             over.set()
             return "late"
 
@@ -489,6 +495,7 @@ async def test_T133_T137_nothing_follows_from_an_abandoned_call_and_siblings_go_
                 await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()
         assert seen == ["post c2", "result c2"]
+        assert [code_of(answer) for answer in answers] == ["ABORTED_BEFORE_DISPATCH"]
         assert len(stack.agent.session.events) == before
         waiting = [message_text(message) for message in stack.agent.inbox.next_step]
         assert waiting == ["note c2"]
@@ -640,7 +647,7 @@ async def test_T134_logs_of_code_presentation_load_and_native_is_the_only_mode()
         ]
         for seq, row in enumerate([*rows[:at], *foreign, *rows[at:]]):
             assert isinstance(row, dict)
-            events.append(decode_event(encode({**row, "seq": seq})))
+            events.append(decode_stored_event(encode({**row, "seq": seq})))
         loaded = Session.from_restore(session.id, events, session.header, 0)
         assert loaded.derive_messages() == session.derive_messages()
         kept = decode_json(encode_event(events[at]))
@@ -697,9 +704,9 @@ class InHistory(ScriptedModel):
         )
 
 
-async def test_T136_changed_tools_go_into_header_and_request_and_gather_the_prompt() -> None:
+async def test_T135_T136_changed_tools_go_into_header_and_request_and_gather_the_prompt() -> None:
     async with loop_stack() as stack:
-        model = InHistory(say("1"), say("2"), say("3"))
+        model = InHistory(say("1"), say("2"), say("3"), say("4"))
         stack.ctx.llm.register_adapter(["history"], model)
         stack.handle = await stack.ctx.agents.create(provider="history", model="m")
         text = ["one"]
@@ -708,14 +715,15 @@ async def test_T136_changed_tools_go_into_header_and_request_and_gather_the_prom
         await stack.run("a")
         text[0] = "two"
         await stack.run("b")
-        assert system_texts(stack) == ["one", "two"]
+        await stack.run("again")
+        assert prompts(stack) == system_texts(stack) == ["one", "two"]
         before = len(stack.agent.session.events)
         add(stack, "a", echo)
         assert len(stack.agent.session.events) == before
         await stack.run("c")
         assert system_texts(stack) == ["two"]
         names = [[each.name for each in request.tools or ()] for request in model.requests]
-        assert names == [["b"], ["b"], ["a", "b"]]
+        assert names == [["b"], ["b"], ["b"], ["a", "b"]]
         logged = [
             (event.data.reason, [each.name for each in event.data.header.tools or ()])
             for event in stack.agent.session.events
