@@ -481,3 +481,22 @@ def test_a_message_is_encoded_once_for_each_model() -> None:
     first = build._fragments([user], "m")[0]
     assert build._fragments([user], "m")[0] is first
     assert build._fragments([user], "other")[0] == first
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["user", "system", "answer", "call", "said"]), st.integers(0, 5)),
+        max_size=14,
+    ),
+    st.booleans(),
+    st.sampled_from(["none", "short"]),
+)
+def test_L95_a_growing_history_gives_the_bytes_of_a_new_one(
+    kinds: Sequence[tuple[str, int]], in_history: bool, retention: str
+) -> None:
+    settings = {"cache_retention": retention, **(IN_HISTORY if in_history else {})}
+    messages = list(_messages(kinds))
+    grown = builder(**settings)
+    for end in (*range(len(messages) + 1), len(messages), len(messages) // 2):
+        given = options(*messages[:end])
+        assert grown.build(given) == builder(**settings).build(given)

@@ -275,3 +275,19 @@ def test_L118_services_that_switch_thinking_by_a_flag(
     found = body(options(create_user_message("a"), **fields), preset="dashscope")
     assert found.get("enable_thinking") is sent
     assert "reasoning_effort" not in found
+
+
+def test_L95_a_growing_history_gives_the_bytes_of_a_new_one() -> None:
+    messages = []
+    for number in range(60):
+        call = ToolCallBlock(CallId(f"c{number}"), "f", "{}")
+        messages += [
+            create_user_message(f"{number}"),
+            create_assistant_message([call] if number % 3 else [], SOURCE),
+        ]
+    grown = builder()
+    for end in (*range(0, 121, 7), 120, 120, 30, 90):
+        given = options(*messages[:end])
+        assert grown.build(given) == builder().build(given)
+    changed = [*messages[:40], create_user_message("another"), *messages[41:]]
+    assert grown.build(options(*changed)) == builder().build(options(*changed))

@@ -9,13 +9,13 @@ from operator import attrgetter
 from dsh_brand import encode_json, is_blank, scrub_surrogates
 from dsh_llm import GenerateOptions, LlmError, RequestMessage, ToolSchema, codes, leading_prompt
 from dsh_llm_http import ModelFacts
-from dsh_llm_http.identity import IdentityCache
+from dsh_llm_http.identity import GrowingHistory, Grown, IdentityCache
 from dsh_llm_http.wire import body_of, check_effort, encoded, encoded_number
 
 from .call_ids import CallIds
 from .fragments import NAMES, Encoder, Fragment
 from .routes import MIN_BUDGET_TOKENS, OFF, Effort, Route
-from .turns import Turn, encoded_turn, turns_of
+from .turns import Turn, closed_before, encoded_turn, turns_of
 
 _TOOLS_KEPT = 1024
 _MODELS_KEPT = 8
@@ -35,6 +35,7 @@ class BodyBuilder:
         self._mark = _MARKS[route.cache_retention]
         self._messages: dict[str, IdentityCache[RequestMessage, Fragment]] = {}
         """By model: what may be sent back depends on it."""
+        self._grown: GrowingHistory[RequestMessage] = GrowingHistory()
         self._tools: dict[int, tuple[ToolSchema, bytes]] = {}
 
     def build(self, options: GenerateOptions) -> bytes:
@@ -64,26 +65,60 @@ class BodyBuilder:
             tail.append(b'"stop_sequences":' + encoded(_checked_stop(options.stop)))
         return body_of(head, messages, [*tail, b'"stream":true'])
 
-    def _conversation(self, options: GenerateOptions, facts: ModelFacts) -> tuple[str, bytes]:
+    def _conversation(
+        self, options: GenerateOptions, facts: ModelFacts
+    ) -> tuple[str, Sequence[bytes]]:
         if facts.system_prompt_in_history:
             prompt, rest = leading_prompt(options.messages, options.system, in_history=True)
-            turns = turns_of(self._fragments(rest, options.model))
-            if turns is not None:
-                return prompt, self._history(turns)
+            history = self._history(rest, (options.model, True))
+            if history is not None:
+                return prompt, history
         prompt, rest = leading_prompt(options.messages, options.system)
         # Without a prompt in it, a history always has turns.
-        return prompt, self._history(turns_of(self._fragments(rest, options.model)) or [])
+        return prompt, self._history(rest, (options.model, False)) or []
 
-    def _history(self, turns: Sequence[Turn]) -> bytes:
+    def _history(
+        self, messages: Sequence[RequestMessage], tag: tuple[str, bool]
+    ) -> Sequence[bytes] | None:
+        """The encoded turns, `None` if they cannot be expressed; see `turns_of`."""
+        grown = self._grown.beginning(messages, tag)
+        tail = self._tail(messages, grown, tag[0]) if grown.count else None
+        if tail is None:
+            grown = self._grown.fresh(messages, tag)
+            tail = self._tail(messages, grown, tag[0])
+        return None if tail is None else [*grown.parts, *tail]
+
+    def _tail(
+        self, messages: Sequence[RequestMessage], grown: Grown[RequestMessage], model: str
+    ) -> Sequence[bytes] | None:
+        """The turns that may still change; what cannot joins the beginning.
+
+        `None` if the prompts of these messages cannot be expressed, or if this beginning does not
+        do: the cache mark or a substitute for a call id may have to change within it.
+        """
+        begun = grown.count > 0
+        new = messages[grown.count :]
+        fragments = self._fragments(new, model)
+        odd = any(map(_odd_ids, fragments))
+        turns = turns_of(fragments, begun=begun)
+        if turns is None or (begun and (odd or not _has_user(turns))):
+            return None
+        if odd:
+            return self._encoded(turns_of(self._renamed(messages, fragments, model)) or [])
+        closed = closed_before(fragments)
+        head = turns_of(fragments[:closed], begun=begun) if closed else []
+        if head and turns[: len(head)] == head:
+            grown.extend(new[:closed], [encoded_turn(turn) for turn in head])
+            turns = turns[len(head) :]
+        return self._encoded(turns)
+
+    def _encoded(self, turns: Sequence[Turn]) -> Sequence[bytes]:
         encoded = [turn[0].turn if len(turn) == 1 else encoded_turn(turn) for turn in turns]
         if self._mark:
-            last = max(
-                (number for number, turn in enumerate(turns) if turn[0].role == "user"),
-                default=None,
-            )
-            if last is not None:
-                encoded[last] = encoded_turn(turns[last], self._mark)
-        return b",".join(encoded)
+            users = [number for number, turn in enumerate(turns) if turn[0].role == "user"]
+            if users:
+                encoded[users[-1]] = encoded_turn(turns[users[-1]], self._mark)
+        return encoded
 
     def _fragments(self, messages: Sequence[RequestMessage], model: str) -> list[Fragment]:
         cache = self._messages.get(model)
@@ -92,14 +127,18 @@ class BodyBuilder:
                 self._messages.clear()
             cache = self._messages[model] = IdentityCache()
         encoder = Encoder(model, self._route.unsigned_thinking)
-        found = cache.all(messages, lambda message: encoder.fragment(message, _as_it_is))
-        if any(map(_odd_ids, found)):
-            # Which id stands for one that cannot be sent depends on all ids of the request.
-            sent_id = CallIds(messages).sent
-            for number, message in enumerate(messages):
-                if found[number].odd_ids:
-                    found[number] = encoder.fragment(message, sent_id)
-        return found
+        return cache.all(messages, lambda message: encoder.fragment(message, _as_it_is))
+
+    def _renamed(
+        self, messages: Sequence[RequestMessage], fragments: Sequence[Fragment], model: str
+    ) -> Sequence[Fragment]:
+        """The fragments with call ids that can be sent, which depend on all ids of the request."""
+        encoder = Encoder(model, self._route.unsigned_thinking)
+        sent_id = CallIds(messages).sent
+        return [
+            encoder.fragment(message, sent_id) if fragment.odd_ids else fragment
+            for message, fragment in zip(messages, fragments, strict=True)
+        ]
 
     def _tool(self, tool: ToolSchema) -> bytes:
         known = self._tools.get(id(tool))
@@ -121,6 +160,10 @@ class BodyBuilder:
             self._tools.clear()  # schemas that changed for long; they are encoded anew
         self._tools[id(tool)] = (tool, piece)
         return piece
+
+
+def _has_user(turns: Sequence[Turn]) -> bool:
+    return any(turn[0].role == "user" for turn in turns)
 
 
 def _as_it_is(call_id: str) -> str:

@@ -11,15 +11,19 @@ Turn = list[Fragment]
 """Consecutive messages of one role, at least one; a prompt always stands alone."""
 
 
-def turns_of(fragments: Sequence[Fragment]) -> list[Turn] | None:
+def turns_of(fragments: Sequence[Fragment], *, begun: bool = False) -> list[Turn] | None:
     """The turns of a request.
+
+    Args:
+        fragments: Its messages.
+        begun: A user turn stands before them, and the first of them is the assistant's.
 
     Returns:
         `None` if a prompt stands where no user turn does, so that the protocol cannot express it.
     """
     turns: list[Turn] = []
     prompts: list[Turn] = []
-    last = ""
+    last = "user" if begun else ""
     for fragment in fragments:
         role = fragment.role
         if not fragment.turn:
@@ -33,7 +37,7 @@ def turns_of(fragments: Sequence[Fragment]) -> list[Turn] | None:
                     return None
                 turns += prompts
                 prompts.clear()
-            elif not turns:
+            elif not turns and not begun:
                 turns.append([NO_CONTENT])
         if role == last:
             turns[-1].append(fragment)
@@ -42,7 +46,26 @@ def turns_of(fragments: Sequence[Fragment]) -> list[Turn] | None:
             last = role
     if prompts and last != "user":
         return None
-    return [*turns, *prompts] or [[NO_CONTENT]]
+    turns += prompts
+    return turns if turns or begun else [[NO_CONTENT]]
+
+
+def closed_before(fragments: Sequence[Fragment]) -> int:
+    """How many of the messages make turns that no later message can change.
+
+    They end with a user turn that an assistant's follows, so that nothing merges over the edge,
+    and another user turn comes behind it, which has the cache mark.
+    """
+    user_behind = False
+    for number in range(len(fragments) - 1, 0, -1):
+        here, before = fragments[number], fragments[number - 1]
+        if not here.turn:
+            continue
+        if here.role == "user":
+            user_behind = True
+        elif user_behind and here.role == "assistant" and before.role == "user" and before.turn:
+            return number
+    return 0
 
 
 def encoded_turn(turn: Turn, mark: bytes = b"") -> bytes:

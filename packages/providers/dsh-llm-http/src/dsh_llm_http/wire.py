@@ -79,18 +79,22 @@ def refuse_images(message: RequestMessage) -> None:
             )
 
 
-def body_of(head: Sequence[bytes], messages: bytes, tail: Sequence[bytes]) -> bytes:
+def body_of(head: Sequence[bytes], messages: Sequence[bytes], tail: Sequence[bytes]) -> bytes:
     """A request body of encoded fields; the messages, nearly all of it, are copied once.
 
     Args:
         head: Fields before the messages.
-        messages: The messages, separated by commas.
+        messages: The messages, in parts that a comma separates.
         tail: Fields behind them.
     """
+    pieces = [b"{", b",".join(head), b',"messages":[']
+    for part in messages:
+        pieces += (part, b",")
+    if messages:
+        pieces.pop()
     fields = b",".join(tail)
-    return b"".join(
-        [b"{", b",".join(head), b',"messages":[', messages, b"]," if fields else b"]", fields, b"}"]
-    )
+    pieces += (b"]," if fields else b"]", fields, b"}")
+    return b"".join(pieces)
 
 
 def encoded(value: object) -> bytes:

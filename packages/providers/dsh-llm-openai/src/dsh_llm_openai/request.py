@@ -16,7 +16,7 @@ from dsh_llm import (
     message_text,
 )
 from dsh_llm_http import ModelFacts
-from dsh_llm_http.identity import IdentityCache
+from dsh_llm_http.identity import GrowingHistory, IdentityCache
 from dsh_llm_http.wire import (
     NO_OUTPUT,
     NameRule,
@@ -40,6 +40,7 @@ class BodyBuilder:
     def __init__(self, route: Route) -> None:
         self._route = route
         self._messages: IdentityCache[RequestMessage, bytes] = IdentityCache()
+        self._grown: GrowingHistory[RequestMessage] = GrowingHistory()
         self._tools: dict[int, tuple[ToolSchema, bytes]] = {}
 
     def build(self, options: GenerateOptions) -> bytes:
@@ -63,8 +64,8 @@ class BodyBuilder:
             fields.append(b'"%b":%d' % (route.max_tokens_field.encode(), options.max_tokens))
         if options.stop:
             fields.append(b'"stop":' + encoded(list(options.stop)))
-        messages = b",".join(self._history(options, facts))
-        return body_of([b'"model":' + encoded(options.model)], messages, fields)
+        model = [b'"model":' + encoded(options.model)]
+        return body_of(model, self._history(options, facts), fields)
 
     def _history(self, options: GenerateOptions, facts: ModelFacts) -> list[bytes]:
         prompt, rest = leading_prompt(
@@ -72,7 +73,10 @@ class BodyBuilder:
         )
         role = self._route.system_role
         head = [encoded({"role": role, "content": prompt})] if prompt else []
-        return [*head, *filter(None, self._messages.all(rest, self._message))]
+        grown = self._grown.beginning(rest)
+        new = rest[grown.count :]
+        grown.extend(new, filter(None, self._messages.all(new, self._message)))
+        return [*head, *grown.parts]
 
     def _message(self, message: RequestMessage) -> bytes:
         form = self._wire_form(message)
