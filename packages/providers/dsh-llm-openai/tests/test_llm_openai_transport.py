@@ -20,7 +20,8 @@ from dsh_llm import (
     TextDelta,
     create_user_message,
 )
-from dsh_llm_http.transport import is_loopback, shown_endpoint
+from dsh_llm.outbound import is_loopback
+from dsh_llm_http.engine import shown_endpoint
 from dsh_llm_openai import OpenAiAdapter
 from dsh_llm_scripted import (
     MockServer,

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from dsh_brand import decode_json
 from dsh_llm import AbortSignal, LlmDiscoveredModel, LlmError, codes, refuse_real_request
 
 from .classify import http_failure
-from .engine import Guard, HttpRequest, Reply, refuse_if_aborted
+from .engine import Guard, HttpRequest, Reply, refuse_if_aborted, shown_endpoint
 from .shared import SharedEngine
 
 BODY_LIMIT_BYTES = 4 * 1024 * 1024
@@ -76,10 +75,8 @@ def _refused(
 
 
 def _failed(url: str, reason: str) -> LlmError:
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    shown = urlunsplit((parts.scheme, host, parts.path, "", ""))
-    return LlmError(f"{shown} does not list its models: {reason}", codes.DISCOVERY_FAILED)
+    message = f"{shown_endpoint(url)} does not list its models: {reason}"
+    return LlmError(message, codes.DISCOVERY_FAILED)
 
 
 def _models(url: str, body: bytes) -> list[LlmDiscoveredModel]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import anyio
 import msgspec
@@ -80,6 +81,12 @@ class Engine(Protocol):
     async def aclose(self) -> None:
         """Close all connections."""
         ...
+
+
+def shown_endpoint(url: str) -> str:
+    """The endpoint for messages: no user info, query or fragment."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def refuse_if_aborted(signal: AbortSignal | None) -> None:

@@ -7,9 +7,7 @@ else of this package.
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from ipaddress import ip_address
 from typing import TypeVar, cast
-from urllib.parse import urlsplit, urlunsplit
 from urllib.request import getproxies
 
 import anyio
@@ -19,8 +17,9 @@ from anyio.lowlevel import current_token
 from typing_extensions import override
 
 from dsh_llm import LlmError, codes
+from dsh_llm.outbound import is_loopback
 
-from .engine import Guard, HttpRequest
+from .engine import Guard, HttpRequest, shown_endpoint
 from .network import JoiningTransport
 
 T = TypeVar("T")
@@ -37,21 +36,6 @@ _FAULTS = (
     OSError,
     anyio.BrokenResourceError,
 )
-
-
-def shown_endpoint(url: str) -> str:
-    """The endpoint for messages: no user info, query or fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def is_loopback(url: str) -> bool:
-    """Whether the host is this machine, which no proxy must stand in front of."""
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 class HttpxEngine:
