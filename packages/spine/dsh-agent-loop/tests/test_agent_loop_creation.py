@@ -23,9 +23,10 @@ from dsh_agent import (
 )
 from dsh_agent_loop.testing import Step, call, line_of, loop_stack, say
 from dsh_cordis import Context
-from dsh_llm import AbortController, message_text
+from dsh_llm import AbortController, create_user_message, message_text
 from dsh_session import (
     Aborted,
+    InboxSpliced,
     SessionCreated,
     SessionEvent,
     SessionHeader,
@@ -44,6 +45,7 @@ from dsh_session_persistence import (
     SessionPersistence,
 )
 from dsh_session_persistence.testing.memory import MemoryLogStore, MemoryPersistence
+from dsh_session_projection import ProjectionFailed
 
 S1 = SessionId("s1")
 
@@ -337,6 +339,25 @@ async def test_A116_a_child_made_through_the_parent_goes_first() -> None:
             "~agent/disposed",
             "~session/disposed",
         ]
+
+
+async def test_A28_A64_an_inbox_that_cannot_be_folded_fails_the_resume_and_nothing_hangs() -> None:
+    store = MemoryLogStore()
+    async with loop_stack(before=with_store(store)) as stack:
+        handle = await stack.ctx.agents.create(session_id=S1, provider="test", model="m")
+        handle.agent.inject("M")
+        await handle.dispose()
+        writer = await stack.ctx.session_persistence.open(S1, "write")
+        end = len(await writer.read())
+        lost = create_user_message("lost")
+        beyond = InboxSpliced(target="next-turn", start=7, inserted=(lost,))
+        await writer.append([SessionEvent(type=beyond.type, seq=end, time=5, data=beyond)])
+        await writer.close()
+        with anyio.fail_after(5), pytest.raises(ProjectionFailed, match=f"seq {end}"):
+            await stack.ctx.agents.resume(S1)
+        assert stack.ctx.agents.get(S1) is None
+        with anyio.fail_after(5):
+            await stack.ctx.fiber.dispose()
 
 
 async def test_A86_T24_a_crashed_turn_is_closed_and_the_next_one_resumes() -> None:

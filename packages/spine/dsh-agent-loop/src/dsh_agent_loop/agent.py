@@ -323,6 +323,15 @@ class LoopAgent:
             }
         return make_calls_distinct(blocks, self._call_ids)
 
+    def fold_states(self) -> None:
+        """Fold what the agent reads of its log.
+
+        Raises:
+            ProjectionFailed: An event of the log cannot be folded; the message names its seq.
+        """
+        for key in ("inbox", "modelSelection", "turnBoundary"):
+            self._state(key)
+
     def _inbox_state(self) -> InboxState:
         return cast("InboxState", self._state("inbox"))
 

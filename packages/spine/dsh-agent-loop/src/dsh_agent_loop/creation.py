@@ -134,7 +134,10 @@ class AgentLife:
                 await self._publish(session, source, signal)
         except BaseException as error:
             self._begin()
-            self._leave_creation(leave)
+            try:
+                self._leave_creation(leave)
+            except Exception:  # a log that cannot be folded fails here once more
+                log.debug("agent.creation_left_badly", agent=agent.id, exc_info=True)
             with anyio.CancelScope(shield=True):
                 await self.dispose()
             if isinstance(error, TurnAborted):
@@ -147,10 +150,13 @@ class AgentLife:
     def _leave_creation(self, leave: Callable[[], None]) -> None:
         self._creating = False
         self._left.open()
-        if self._session is not None:
-            with self.agent.counted():
-                self.agent.end_maintenance()
-        leave()
+        try:
+            if self._session is not None:
+                with self.agent.counted():
+                    self.agent.end_maintenance()
+        finally:
+            # A log whose inbox cannot be folded fails above; the census must not keep this entry.
+            leave()
 
     async def _publish(self, session: Session, source: CreationSource, signal: AbortSignal) -> None:
         agent = self.agent
@@ -227,6 +233,9 @@ class AgentLife:
 
     def _attach(self, session: Session) -> None:
         self.agent.attach(session, self._scope.ctx)
+        if session.seq:
+            # A log whose states cannot be told makes no agent; later reads find them folded.
+            self.agent.fold_states()
 
     # ---- teardown --------------------------------------------------------------------------
 
