@@ -169,3 +169,28 @@ def test_importing_the_package_does_not_load_the_http_library() -> None:
     code = "import sys, dsh_llm_openai; print('httpx' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+async def test_L42_L173_a_prepared_call_keeps_the_configuration_of_its_preparation(
+    ctx: Context,
+) -> None:
+    llm = await service(ctx)
+    async with MockServer(text_reply("old")) as old, MockServer(text_reply("new")) as new:
+        profiles = {"x": {"base_url": old.base_url}}
+        plugin = ctx.plugin(dsh_llm_openai, {"providers": profiles})
+        with anyio.fail_after(5):
+            await plugin.active()
+            config = LlmCallConfig(provider="x", model="m")
+            prepared = await llm.prepare_call(config)
+            await plugin.update({"providers": {"x": {"base_url": new.base_url}}})
+            before = [chunk async for chunk in prepared.stream(options())]
+            after = [chunk async for chunk in llm.stream(options())]
+    assert (texts(before), texts(after)) == ("old", "new")
+
+
+def test_L102_profile_headers_do_not_show_in_a_rendering() -> None:
+    profile = dsh_llm_openai.Profile(base_url="http://127.0.0.1:9", headers={"x-gate": "hush-1"})
+    adapter = OpenAiAdapter({"x": profile})
+    assert "hush-1" not in repr(profile)
+    assert "hush-1" not in repr(adapter.routes)
+    assert "x-gate" in repr(adapter.routes["x"])

@@ -1,8 +1,9 @@
 """What an adapter over HTTP is, whatever its protocol: routes, facts about models, connections."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from dsh_brand import Secret
 from dsh_llm import (
@@ -89,6 +90,13 @@ class HttpAdapter(ABC, Generic[R]):
     def providers(self) -> Sequence[str]:
         """The routes, in the order of their declaration."""
         return list(self._routes)
+
+    def current_generation(self) -> Self:
+        """An adapter over the routes of this moment; it shares keys and connections with this one.
+
+        What is configured later concerns this adapter only. Nothing closes the copy.
+        """
+        return copy.copy(self)
 
     def stream(self, options: GenerateOptions) -> Attempt:
         """One attempt at a request; nothing is sent before the first iteration.

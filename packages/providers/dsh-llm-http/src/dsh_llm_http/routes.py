@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from typing_extensions import override
 
 from dsh_llm import LlmModelReasoningInfo, RetryPolicyConfig
 
@@ -35,6 +36,7 @@ class HttpRoute(msgspec.Struct, frozen=True, kw_only=True):
     api_key_env: str | None
     key_header: KeyHeader = "authorization"
     headers: Mapping[str, str]
+    """Of every request; they may hold credentials, so a rendering shows their names only."""
     idle_s: float
     keep_alive: bool
     models: Mapping[str, ModelFacts]
@@ -42,6 +44,14 @@ class HttpRoute(msgspec.Struct, frozen=True, kw_only=True):
     unlisted: ModelFacts
     """What holds for a model that is not declared."""
     retry: RetryPolicyConfig | None = None
+
+    @override
+    def __repr__(self) -> str:
+        facts = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = (
+            f"{name}={sorted(value) if name == 'headers' else value!r}" for name, value in facts
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def model(self, model_id: str) -> ModelFacts:
         """The facts of a model; an undeclared one passes through with its id as name."""

@@ -62,7 +62,7 @@ class RouteProfile(Edge):
     """Variable that holds the key. Never the key itself."""
     anonymous: bool = False
     """Send no key even if the preset names one."""
-    headers: Mapping[Name, str] = {}
+    headers: Mapping[Name, str] = Field(default={}, repr=False)
     """Further headers of every request."""
     stream_idle_timeout_ms: Annotated[float, Field(gt=0, le=_MAX_DELAY_MS)] = 300_000
     """Longest silence on the network."""
