@@ -82,7 +82,9 @@ def kernel_objects() -> Counter[str]:
     return Counter(
         type(found).__name__
         for found in gc.get_objects()
-        if type(found).__module__.startswith("dsh_cordis")
+        if str(type(found).__module__).startswith(
+            "dsh_cordis"
+        )  # some classes hold a descriptor there
     )
 
 
