@@ -5,7 +5,7 @@ Upstream: packages/llm/llm-openai/src/request.ts.
 
 from collections.abc import Mapping, Sequence
 
-from dsh_brand import encode_json, is_blank, scrub_surrogates
+from dsh_brand import JsonValue, encode_json, is_blank, scrub_surrogates
 from dsh_llm import (
     GenerateOptions,
     ReasoningBlock,
@@ -116,14 +116,14 @@ class BodyBuilder:
         if known is not None and known[0] is tool:
             return known[1]
         _NAMES.check_tool(tool.name, self._route.label)
-        function: dict[str, object] = {
+        function: dict[str, JsonValue] = {
             "name": tool.name,
             "description": scrub_surrogates(tool.description),
             "parameters": tool.parameters,
         }
         if self._route.strict_tools and _closed(tool.parameters):
             function["strict"] = True
-        piece = encode_json({"type": "function", "function": function})  # type: ignore[dict-item]
+        piece = encode_json({"type": "function", "function": function})
         if len(self._tools) >= _TOOLS_KEPT:
             self._tools.clear()  # schemas that changed for long; they are encoded anew
         self._tools[id(tool)] = (tool, piece)

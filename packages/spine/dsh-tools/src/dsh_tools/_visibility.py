@@ -44,8 +44,7 @@ class View:
     def holds_for(self, chain: list[object]) -> bool:
         if len(chain) != len(self.chain):
             return False
-        # A loop, since a generator would cost more than all the rest of a call's lookup.
-        for known, key in zip(self.chain, chain, strict=True):  # noqa: SIM110
+        for known, key in zip(self.chain, chain, strict=True):  # noqa: SIM110  # a generator costs more
             if known() is not key:
                 return False
         return True
