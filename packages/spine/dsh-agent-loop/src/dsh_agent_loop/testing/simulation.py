@@ -15,6 +15,7 @@ import msgspec
 
 from dsh_agent import Agent, AgentBaseError, AgentError
 from dsh_agent_loop.checkpoint import checkpoint
+from dsh_agent_loop.grace import CensusEntry
 from dsh_agent_loop.invariant import RequestInvariantError
 from dsh_cordis import Context
 from dsh_llm import Message, RuntimeContextSource, message_text
@@ -42,6 +43,8 @@ from .store import SimulatedStore
 
 SESSION = SessionId("simulated")
 _PATIENCE = 4000
+_WAKING = 10
+"""Checkpoints in which tasks that were woken together have all run."""
 
 
 class SimulationReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -299,12 +302,21 @@ class _Simulation:
             tasks.cancel_scope.cancel()
         return idle.is_set()
 
+    def _alive(self, agent: Agent) -> list[CensusEntry]:
+        return [entry for entry in self._ctx.agent_loop.census(agent) if not entry.abandoned]
+
     async def _check_quiet(self) -> None:
         """Idle means that nothing runs and nothing happens."""
         agent = self._mischief.agent
         if agent is None:
             return
-        alive = [e for e in self._ctx.agent_loop.census(agent) if not e.abandoned]
+        alive = self._alive(agent)
+        for _ in range(_WAKING):
+            # Listeners that wait for quiet themselves end with it; trio may wake them behind us.
+            if not alive:
+                break
+            await anyio.lowlevel.checkpoint()
+            alive = self._alive(agent)
         self._complain([f"the idle agent has something alive: {entry}" for entry in alive])
         if agent.status != "idle":
             self._complain([f"the agent at rest is {agent.status}"])
