@@ -12,6 +12,7 @@ import click
 
 from dsh_brand import HarnessError
 from dsh_cli.errors import CliError, ExitCode
+from dsh_cli.providers import RETRIES
 
 if TYPE_CHECKING:  # the real import happens with the command: it loads the whole stack
     from dsh_cli.output import Output
@@ -41,7 +42,7 @@ def cli() -> None:
 @click.option(
     "--retries",
     type=click.IntRange(min=0),
-    default=3,
+    default=RETRIES,
     show_default=True,
     help="How often a request is repeated that failed in passing.",
 )

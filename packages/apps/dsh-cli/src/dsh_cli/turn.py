@@ -3,8 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
 
 import anyio
 
@@ -24,6 +26,8 @@ from dsh_session import (
     TurnEnd,
     TurnEndReason,
 )
+
+T = TypeVar("T")
 
 
 class TurnWatch:
@@ -45,8 +49,7 @@ class TurnWatch:
 
     def frame(self, event: AgentAssistantStream) -> None:
         """Show a live frame."""
-        with self._reading():
-            self._output.frame(event)
+        self._show(self._output.frame, event)
 
     def event(self, appended: SessionEventAppended) -> None:
         """Note and show a committed event."""
@@ -62,17 +65,16 @@ class TurnWatch:
                 self.reason = reason
             case _:
                 pass  # no figure of the run depends on it
-        with self._reading():
-            self._output.event(event)
+        self._show(self._output.event, event)
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _show(self, show: Callable[[T], None], what: T) -> None:
         """Take a reader of the output that went away, as `head` does, for an interrupt."""
         try:
-            yield
+            show(what)
         except BrokenPipeError:
             # Nobody reads any more: what follows, the interpreter's own flush too, goes nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            with Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), sys.stdout.fileno())
             self.interrupt()
 
     def conclude(self) -> ExitCode:
