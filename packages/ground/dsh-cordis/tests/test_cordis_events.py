@@ -521,3 +521,15 @@ async def test_K81_K86_a_prepared_emit_is_decided_and_checked_before_it_runs(ctx
     ctx.on(InternalDispatch, refuse)
     with pytest.raises(ValueError, match="refused"):
         ctx.prepare_emit(Said(text="3"))
+
+
+async def test_K88_has_listeners_is_false_only_when_nobody_would_hear(ctx: Context) -> None:
+    assert not ctx.has_listeners(Said)
+    handle = ctx.on(Said, lambda event: None)
+    assert ctx.has_listeners(Said)
+    handle()
+    assert not ctx.has_listeners(Said)
+    observer = ctx.on(InternalDispatch, lambda event: None)
+    assert ctx.has_listeners(Said)
+    observer()
+    assert not ctx.has_listeners(Said)

@@ -273,3 +273,32 @@ async def test_K103_a_scope_resolves_services_as_the_plugin_that_made_it(ctx: Co
     ctx.plugin(maker)
     await ctx.settled()
     assert seen == [1, 1]
+
+
+async def test_K95_has_listeners_asks_for_one_subject(ctx: Context) -> None:
+    top, low, beside = Key("top"), Key("low"), Key("beside")
+    upper, scope = create_scope(ctx, top), create_scope(ctx, low, top)
+    handle = upper.ctx.on(Changed, lambda _: None)
+    assert ctx.has_listeners(Changed)
+    assert ctx.has_listeners(Changed, top)
+    assert ctx.has_listeners(Changed, low)
+    assert not ctx.has_listeners(Changed, beside)
+    handle()
+    assert not ctx.has_listeners(Changed, low)
+    scope.ctx.on(Changed, lambda _: None, everywhere=True)
+    assert ctx.has_listeners(Changed, beside)
+
+
+async def test_K95_a_tagged_listener_narrows_what_an_earlier_dispatch_reached(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+    here, there = Key("here"), Key("there")
+    ctx.on(Changed, lambda event: log.append("untagged"))
+    ctx.emit(Changed(key=here))
+    handle = create_scope(ctx, here).ctx.on(Changed, lambda event: log.append("here"))
+    ctx.emit(Changed(key=there))
+    ctx.emit(Changed(key=here))
+    handle()
+    ctx.emit(Changed(key=here))
+    assert log == ["untagged", "untagged", "untagged", "here", "untagged"]

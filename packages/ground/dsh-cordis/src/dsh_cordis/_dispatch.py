@@ -140,7 +140,7 @@ class Listener(Handle):
 class Row:
     """The listeners of one event, with the snapshots that dispatches use."""
 
-    __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "_tagged", "event")
+    __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "event", "tagged")
 
     def __init__(self, event: str, hot: "Hot") -> None:
         self.event = event
@@ -148,7 +148,8 @@ class Row:
         self._back: dict[Listener, None] = {}
         self._front: dict[Listener, None] = {}
         self._snapshot: tuple[Listener, ...] | None = ()
-        self._tagged = False
+        # Whether the key of a dispatch matters; true of the snapshot.
+        self.tagged = False
         # By identity of a scope key: its record, the count of moves, and who is reached.
         self._reached: dict[int, tuple[ref[KeyRecord], int, tuple[Listener, ...]]] = {}
 
@@ -177,13 +178,13 @@ class Row:
         """All listeners in order."""
         if self._snapshot is None:
             found = self._snapshot = (*reversed(self._front), *self._back)
-            self._tagged = any(listener.scope is not None for listener in found)
+            self.tagged = any(each.scope is not None and not each.everywhere for each in found)
         return self._snapshot
 
     def reached_from(self, key: object) -> tuple[Listener, ...]:
         """The listeners that a dispatch keyed `key` reaches: untagged, or tagged up from it."""
         listeners = self.listeners()
-        if not self._tagged:
+        if not self.tagged:
             return listeners
         known = self._reached.get(id(key))
         if known is not None:
@@ -207,7 +208,7 @@ def _drop(reached: dict[int, Any], ident: int, _: ref[KeyRecord]) -> None:
 
 
 class Hot:
-    """Who takes part in an unkeyed dispatch, by payload class, while nobody observes dispatches."""
+    """Who takes part by payload class alone: no key matters, and nobody observes dispatches."""
 
     __slots__ = ("emit", "rest")
 
@@ -349,6 +350,8 @@ def bail(event: Event, listeners: Sequence[Listener]) -> object:
 
 def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], object]) -> object:
     """Nest the listeners around `inner`, outermost first, and call the outermost."""
+    if not listeners:
+        return inner()
     rest: Callable[[], object] = inner
     for listener in reversed(listeners):
         if listener.once:

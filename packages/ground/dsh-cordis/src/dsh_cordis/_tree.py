@@ -149,11 +149,14 @@ class Tree:
         listeners: tuple[Listener, ...] = ()
         if row is not None:
             listeners = row.listeners() if key is UNKEYED else row.reached_from(key)
-        if target is not None and target.admits is not None:
+        if target is not None:
             admits = target.admits
+            if admits is None:
+                return listeners
             return tuple(each for each in listeners if each.everywhere or admits(each.ctx))
-        if key is UNKEYED and not observed:
-            # Every row clears this when it changes, so what stands in it is true.
+        if not observed and (key is UNKEYED or row is None or not row.tagged):
+            # Every row clears this when it changes, so what stands in it is true. A key that
+            # the payload names does not matter where no listener is tagged.
             (self.hot.emit if mode == "emit" else self.hot.rest)[type(event)] = listeners
         return listeners
 

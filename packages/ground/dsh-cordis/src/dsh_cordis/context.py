@@ -214,6 +214,26 @@ class Context:
         if listeners:
             _emit(event, listeners)
 
+    def has_listeners(self, event: type[Event], subject: object = None) -> bool:
+        """Whether a dispatch would reach anybody: a listener, or an observer of dispatches.
+
+        For callers that build a payload so often that building it for nobody would be felt, such
+        as one per chunk of a stream; elsewhere just dispatch, which costs little when nobody
+        listens. The answer holds until the next await or registration, so ask every time. A
+        predicate of a `Target` is not asked, and a decision with a default (a waterfall) still
+        needs its `inner` to be run when the answer is False.
+
+        Args:
+            event: The payload class.
+            subject: The scope key that the dispatch would have; None asks for all scopes.
+        """
+        rows = self._tree.rows
+        row = rows.get(event.name)
+        if row is not None and (row.listeners() if subject is None else row.reached_from(subject)):
+            return True
+        observers = rows.get("internal/dispatch")
+        return observers is not None and bool(observers.listeners())
+
     def prepare_emit(self, event: Emit, *, target: Target | None = None) -> Callable[[], None]:
         """Decide who takes part in an emit, and run it when the result is called.
 
