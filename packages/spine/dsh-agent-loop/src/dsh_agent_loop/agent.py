@@ -1,7 +1,7 @@
 """The concrete agent handle: input, cancellation, waits and maintenance."""
 
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Token
 from typing import TypeVar, cast
 
 import anyio
@@ -23,7 +23,7 @@ from dsh_agent import (
     SelectionState,
     TurnBoundary,
 )
-from dsh_cordis import Context, task_census
+from dsh_cordis import Context, TaskCensus, task_census
 from dsh_llm import (
     AbortController,
     AbortSignal,
@@ -218,26 +218,13 @@ class LoopAgent:
         if self.gone:
             raise AgentDisposedError(self.id, action)
 
-    @contextmanager
-    def counted(self) -> Generator[None]:
+    def counted(self) -> "_Counted":
         """Count the listener tasks that a block starts to this agent."""
-        token = task_census.set(self.census)
-        try:
-            yield
-        finally:
-            task_census.reset(token)
+        return _Counted(self.census)
 
-    @contextmanager
-    def own_task(self) -> Generator[None]:
+    def own_task(self) -> "_OwnTask":
         """Mark the current task as one that must not wait for this agent."""
-        task_id = anyio.get_current_task().id
-        known = task_id in self.own_tasks
-        self.own_tasks.add(task_id)
-        try:
-            yield
-        finally:
-            if not known:
-                self.own_tasks.discard(task_id)
+        return _OwnTask(self.own_tasks)
 
     def runs_in_own_task(self) -> bool:
         """Whether the current task, or one that waits for it, is this agent's own."""
@@ -284,6 +271,8 @@ class LoopAgent:
 
     def announce_status(self, status: AgentStatus) -> None:
         """Tell a transition; one made while another is told comes after it."""
+        if not self._statuses and not self._ctx.has_listeners(AgentStatusChanged, self):
+            return
         self._statuses.append(status)
         if len(self._statuses) > 1:
             return
@@ -296,10 +285,6 @@ class LoopAgent:
     def boundary(self) -> TurnBoundary:
         """Where the log stands between turns and steps."""
         return cast("TurnBoundary", self._state("turnBoundary"))
-
-    def now_ms(self) -> int:
-        """Epoch milliseconds, for the times of a stream."""
-        return self.runtime.now_ms()
 
     def next_attempt_id(self) -> str:
         """Of the coming model attempt."""
@@ -347,3 +332,36 @@ class LoopAgent:
         state = self._projections.state_of(self._session, key)
         self._states[key] = (seq, state)
         return state
+
+
+class _Counted:
+    """While the block runs, listener tasks that it starts are counted in `census`."""
+
+    __slots__ = ("_census", "_token")
+
+    def __init__(self, census: Census) -> None:
+        self._census = census
+
+    def __enter__(self) -> None:
+        self._token: Token[TaskCensus | None] = task_census.set(self._census)
+
+    def __exit__(self, *exc: object) -> None:
+        task_census.reset(self._token)
+
+
+class _OwnTask:
+    """While the block runs, the current task is one of `tasks`."""
+
+    __slots__ = ("_added", "_id", "_tasks")
+
+    def __init__(self, tasks: set[int]) -> None:
+        self._tasks = tasks
+
+    def __enter__(self) -> None:
+        self._id = anyio.get_current_task().id
+        self._added = self._id not in self._tasks
+        self._tasks.add(self._id)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._added:
+            self._tasks.discard(self._id)

@@ -36,6 +36,8 @@ class Attempt:
 
     def __init__(self, agent: LoopAgent, turn: int, step: int, route: tuple[str, str]) -> None:
         self._agent = agent
+        self._ctx = agent.ctx
+        self._now_ms = agent.runtime.now_ms
         self._turn = turn
         self._step = step
         self._route = route
@@ -51,28 +53,31 @@ class Attempt:
 
     def start(self) -> None:
         """Tell that the attempt is under way."""
-        self._emit(
-            StreamStart(
-                attempt_id=self._id,
-                revision=self._agent.next_revision(),
-                turn=self._turn,
-                step=self._step,
+        revision = self._agent.next_revision()
+        if self._heard():
+            self._emit(
+                StreamStart(
+                    attempt_id=self._id, revision=revision, turn=self._turn, step=self._step
+                )
             )
-        )
 
     def push(self, chunk: StreamChunk) -> None:
         """Take one chunk."""
-        timed = self._stream.push(self._agent.now_ms(), chunk)
+        timed = self._stream.push(self._now_ms(), chunk)
         self._assembler.push(timed.chunk)
-        frame = StreamChunkFrame(
-            attempt_id=self._id,
-            revision=self._agent.next_revision(),
-            index=self._count,
-            time=timed.time,
-            chunk=timed.chunk,
-        )
-        self._count += 1
-        self._emit(frame)
+        revision = self._agent.next_revision()
+        index = self._count
+        self._count = index + 1
+        if self._heard():
+            self._emit(
+                StreamChunkFrame(
+                    attempt_id=self._id,
+                    revision=revision,
+                    index=index,
+                    time=timed.time,
+                    chunk=timed.chunk,
+                )
+            )
 
     def settle_message(self) -> tuple[ToolCallBlock, ...]:
         """Record the answer.
@@ -131,14 +136,20 @@ class Attempt:
             else:
                 outcome = Committed(event_type="assistant/attempt", seq=event.seq)
         finally:
-            self._emit(
-                StreamEnd(
-                    attempt_id=self._id,
-                    revision=self._agent.next_revision(),
-                    index=self._count,
-                    outcome=outcome,
+            revision = self._agent.next_revision()
+            if self._heard():
+                self._emit(
+                    StreamEnd(
+                        attempt_id=self._id,
+                        revision=revision,
+                        index=self._count,
+                        outcome=outcome,
+                    )
                 )
-            )
+
+    def _heard(self) -> bool:
+        """Whether anybody listens to frames: they are one per chunk, so none is made for nobody."""
+        return self._ctx.has_listeners(AgentAssistantStream, self._agent)
 
     def _emit(self, frame: StreamStart | StreamChunkFrame | StreamEnd) -> None:
-        self._agent.ctx.emit(AgentAssistantStream(agent=self._agent, frame=frame))
+        self._ctx.emit(AgentAssistantStream(agent=self._agent, frame=frame))

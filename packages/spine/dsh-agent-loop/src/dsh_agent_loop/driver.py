@@ -101,6 +101,8 @@ class Driver:
 
     async def _drain(self) -> None:
         turn = self._opened
+        if turn is not None:
+            turn.waited = True  # this task began a pass after the claim
         while turn is not None:
             reason = await self._run_turn(turn)
             # One section with the `turn/end`: no wake can fall between the check and idle.
@@ -189,8 +191,11 @@ class Driver:
     async def _propose(self, turn: Turn) -> TurnEndReason | Calls:
         """Steps until one asks for tools, or the turn has an ending."""
         while True:
-            # One pass through the scheduler: a cancel in this gap skips the assembly.
-            await anyio.lowlevel.checkpoint()
+            if turn.waited:
+                turn.waited = False
+            else:
+                # One pass through the scheduler: a cancel in this gap skips the assembly.
+                await anyio.lowlevel.checkpoint()
             check(turn.signal)
             assembly = await self._assemble(turn)
             rendered = render_prompt(assembly)
@@ -219,6 +224,8 @@ class Driver:
         agent = self._agent
         if agent.inbox.next_step:
             return False
+        if not agent.ctx.has_listeners(TurnStopping, agent):
+            return True
         event = TurnStopping(agent=agent, turn=turn.number, signal=turn.signal)
         await agent.ctx.serial(event)
         check(turn.signal)
@@ -240,6 +247,8 @@ class Driver:
         batch = tuple(turn.batch)
         if batch or turn.owed:
             batch += self._runtime_context(assembly)
+        if not agent.ctx.has_listeners(PreStep, agent):
+            return Enter(batch)
         event = PreStep(
             agent=agent,
             messages=batch,

@@ -1,8 +1,6 @@
 """What runs for an agent, and how long it may go on after an abort."""
 
-import itertools
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection
 from typing import Generic, TypeVar
 
 import anyio
@@ -30,24 +28,29 @@ class CensusEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Live:
-    """An entry of the census."""
+    """An entry of the census; calling it takes it out."""
 
-    __slots__ = ("abandoned", "began_s", "call_id", "cancel", "kind", "label")
+    __slots__ = ("_census", "abandoned", "began_s", "call_id", "cancel", "kind", "label")
 
     def __init__(
         self,
+        census: "Census",
         kind: str,
         label: str,
         call_id: str | None,
         cancel: Callable[[], object] | None,
         began_s: float,
     ) -> None:
+        self._census = census
         self.kind = kind
         self.label = label
         self.call_id = call_id
         self.cancel = cancel
         self.began_s = began_s
         self.abandoned = False
+
+    def __call__(self) -> None:
+        self._census.leave(self)
 
     def entry(self, now_s: float) -> CensusEntry:
         """What others see of it."""
@@ -65,10 +68,10 @@ class Census:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._ids = itertools.count()
-        self._live: dict[int, _Live] = {}
+        self._live: dict[_Live, None] = {}
         self._waiters = 0
-        self._changed = Gate()
+        self._changed: Gate | None = None
+        """Made by who waits for a change."""
 
     def enter(
         self,
@@ -79,19 +82,20 @@ class Census:
         cancel: Callable[[], object] | None = None,
     ) -> Leave:
         """Count something in until the returned handle is called."""
-        key = next(self._ids)
-        self._live[key] = _Live(kind, label, call_id, cancel, self._clock.now_s())
+        live = _Live(self, kind, label, call_id, cancel, self._clock.now_s())
+        self._live[live] = None
+        return live
 
-        def leave() -> None:
-            if self._live.pop(key, None) is not None:
-                self._notify()
-
-        return leave
+    def leave(self, live: _Live) -> None:
+        """Take an entry out; a second time does nothing."""
+        if live in self._live:
+            del self._live[live]
+            self._notify()
 
     def entries(self) -> list[CensusEntry]:
         """What is alive, oldest first."""
         now_s = self._clock.now_s()
-        return [live.entry(now_s) for live in self._live.values()]
+        return [live.entry(now_s) for live in self._live]
 
     def abandon_call(self, call_id: str) -> list[CensusEntry]:
         """Mark what still runs for a call as given up.
@@ -99,9 +103,7 @@ class Census:
         Returns:
             The entries marked by this.
         """
-        marked = [
-            live for live in self._live.values() if live.call_id == call_id and not live.abandoned
-        ]
+        marked = [live for live in self._live if live.call_id == call_id and not live.abandoned]
         for live in marked:
             live.abandoned = True
         self._notify()
@@ -111,7 +113,9 @@ class Census:
     @property
     def quiet(self) -> bool:
         """Whether nothing counts: all that is left was given up or itself waits for quiet."""
-        counting = [live for live in self._live.values() if not live.abandoned]
+        if not self._live:
+            return True
+        counting = [live for live in self._live if not live.abandoned]
         listeners = sum(1 for live in counting if live.kind == "listener")
         # Which listener waits is not known, only how many do; nothing else may wait from inside.
         return listeners == len(counting) and listeners <= self._waiters
@@ -124,40 +128,64 @@ class Census:
         """
         with self.waiting(inside=inside):
             while not self.quiet:
-                await self._changed.wait()
+                await self._change()
 
-    @contextmanager
-    def waiting(self, *, inside: bool) -> Generator[None]:
+    def waiting(self, *, inside: bool) -> "_Waiting":
         """Do not count the caller, if it is counted, while the block runs."""
-        self._waiters += inside
-        self._notify()
-        try:
-            yield
-        finally:
-            self._waiters -= inside
+        return _Waiting(self, inside)
+
+    def count_waiter(self, change: int) -> None:
+        """One more waits from inside, or one less."""
+        self._waiters += change
+        if change > 0:
+            self._notify()
 
     async def join_listeners(self, grace_s: float | None) -> None:
         """Wait for the listener tasks that run now; after `grace_s` cancel them and wait on."""
-        present = {key: live for key, live in self._live.items() if live.kind == "listener"}
+        present = [live for live in self._live if live.kind == "listener"]
         if not present:
             return
         with self._clock.move_on_after(grace_s) as limit:
             await self._gone(present)
         if not limit.cancelled_caught:
             return
-        for key, live in present.items():
-            if key in self._live and live.cancel is not None:
+        for live in present:
+            if live in self._live and live.cancel is not None:
                 live.cancel()
-        await self._gone({key: live for key, live in present.items() if live.cancel is not None})
+        await self._gone([live for live in present if live.cancel is not None])
 
-    async def _gone(self, entries: dict[int, "_Live"]) -> None:
+    async def _gone(self, entries: Collection["_Live"]) -> None:
         # Listeners that wait for quiet cannot end before the caller of this has.
-        while sum(1 for key in entries if key in self._live) > self._waiters:
-            await self._changed.wait()
+        while sum(1 for live in entries if live in self._live) > self._waiters:
+            await self._change()
+
+    async def _change(self) -> None:
+        if self._changed is None:
+            self._changed = Gate()
+        await self._changed.wait()
 
     def _notify(self) -> None:
-        changed, self._changed = self._changed, Gate()
-        changed.open()
+        changed, self._changed = self._changed, None
+        if changed is not None:
+            changed.open()
+
+
+class _Waiting:
+    """While the block runs, a caller from inside the census does not count in it."""
+
+    __slots__ = ("_census", "_inside")
+
+    def __init__(self, census: Census, inside: bool) -> None:
+        self._census = census
+        self._inside = inside
+
+    def __enter__(self) -> None:
+        if self._inside:
+            self._census.count_waiter(1)
+
+    def __exit__(self, *exc: object) -> None:
+        if self._inside:
+            self._census.count_waiter(-1)
 
 
 class Grace(msgspec.Struct, frozen=True, kw_only=True):

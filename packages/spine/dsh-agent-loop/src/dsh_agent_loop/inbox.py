@@ -78,11 +78,12 @@ class LoopInbox:
             )
         )
         stored = event.data.inserted if isinstance(event.data, InboxSpliced) else tuple(inserted)
-        emit = self._agent.ctx.emit
+        ctx = self._agent.ctx
         for message in removed:
-            emit(InboxDiscarded(agent=self._agent, message=message))
-        for message in stored:
-            emit(InboxInserted(agent=self._agent, message=message))
+            ctx.emit(InboxDiscarded(agent=self._agent, message=message))
+        if stored and ctx.has_listeners(InboxInserted, self._agent):
+            for message in stored:
+                ctx.emit(InboxInserted(agent=self._agent, message=message))
         return removed
 
     def replace(self, message_id: str, message: Message) -> bool:
@@ -117,8 +118,10 @@ class LoopInbox:
                 batch += state.next_turn[:1]
         finally:
             # What was taken before the log refused the rest is lost, and told all the same.
-            for message in batch:
-                self._agent.ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
+            ctx = self._agent.ctx
+            if batch and ctx.has_listeners(InboxClaimed, self._agent):
+                for message in batch:
+                    ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
         return batch
 
     def _take(self, target: InboxTarget, count: int) -> None:

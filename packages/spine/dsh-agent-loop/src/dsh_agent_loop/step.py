@@ -18,6 +18,7 @@ from dsh_llm import (
     MaxTokensFinish,
     Message,
     PreparedCall,
+    RetryPolicy,
     StreamChunk,
     ToolCallBlock,
     ToolSchema,
@@ -47,6 +48,8 @@ class StepPlan(NamedTuple):
 class _ClosableStream(Protocol):
     """The stream of a call."""
 
+    @property
+    def dispatched(self) -> bool: ...
     def __aiter__(self) -> AsyncIterator[StreamChunk]: ...
     async def aclose(self) -> None: ...
 
@@ -103,12 +106,21 @@ class _Request:
             finally:
                 await self._close(stream)
                 leave()
-            await self._recover(config, prepared, failure)
+            # Without a dispatch no route failed, so the policy of none applies.
+            policy = prepared.retry_policy if prepared is not None and stream.dispatched else None
+            await self._recover(config.provider, policy, failure)
 
     # ---- before the request ----------------------------------------------------------------
 
     async def _config(self) -> LlmCallConfig:
-        proposal = self._proposal()
+        config = self._proposal()
+        agent, turn = self._agent, self._turn
+        if agent.ctx.has_listeners(AgentRequest, agent):
+            config = await self._asked(config)
+        _check_route(config, turn.selection)
+        return config
+
+    async def _asked(self, proposal: LlmCallConfig) -> LlmCallConfig:
         agent, turn = self._agent, self._turn
         event = AgentRequest(agent=agent, turn=turn.number, step=turn.step, signal=self._signal)
 
@@ -117,7 +129,6 @@ class _Request:
 
         config = await agent.ctx.waterfall(event, propose)
         check(self._signal)
-        _check_route(config, turn.selection)
         return config
 
     def _proposal(self) -> LlmCallConfig:
@@ -210,9 +221,11 @@ class _Request:
             The failure it ended in, if it ended in one.
         """
         try:
+            signal, push = self._signal, attempt.push
             async for chunk in stream:
-                check(self._signal)
-                attempt.push(chunk)
+                if signal.aborted:
+                    raise TurnAborted
+                push(chunk)
             self._drained = True
             check(self._signal)
         except Exception as error:
@@ -251,7 +264,7 @@ class _Request:
             log.warning("agent.stream_close_failed", agent=self._agent.id, exc_info=error)
 
     async def _recover(
-        self, config: LlmCallConfig, prepared: PreparedCall | None, failure: LlmFailure
+        self, provider: str, policy: RetryPolicy | None, failure: LlmFailure
     ) -> None:
         """Let somebody ask for another attempt.
 
@@ -264,9 +277,9 @@ class _Request:
             agent=agent,
             turn=turn.number,
             step=turn.step,
-            provider=config.provider,
+            provider=provider,
             failure=failure,
-            retry_policy=None if prepared is None else prepared.retry_policy,
+            retry_policy=policy,
             signal=self._signal,
         )
 

@@ -18,6 +18,8 @@ class Turn:
         self.selection: ModelSelection | None = None
         """Captured immediately before the claim."""
         self.batch: Sequence[Message] = ()
+        self.waited = False
+        """The scheduler has run since the claim."""
         self.owed = False
         """A request follows even for an empty batch."""
         self.cut = False

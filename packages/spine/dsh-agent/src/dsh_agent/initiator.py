@@ -4,9 +4,8 @@ It attributes; it proves neither that the agent lives nor that it may do anythin
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar, Token
 from typing import TypeVar
 
 from .errors import InitiatorError
@@ -36,14 +35,19 @@ def require_initiator() -> Agent:
     return agent
 
 
-@contextmanager
-def initiated_by(agent: Agent | None) -> Generator[None]:
+class initiated_by:  # noqa: N801  # used as a function
     """Run a block as started by `agent`, or by nobody; nesting restores."""
-    token = _initiator.set(agent)
-    try:
-        yield
-    finally:
-        _initiator.reset(token)
+
+    __slots__ = ("_agent", "_token")
+
+    def __init__(self, agent: Agent | None) -> None:
+        self._agent = agent
+
+    def __enter__(self) -> None:
+        self._token: Token[Agent | None] = _initiator.set(self._agent)
+
+    def __exit__(self, *exc: object) -> None:
+        _initiator.reset(self._token)
 
 
 def with_initiator(agent: Agent, fn: Callable[[], T]) -> T:
