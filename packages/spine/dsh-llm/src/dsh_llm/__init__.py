@@ -75,6 +75,7 @@ from dsh_llm.estimate import (
     estimate_tools,
 )
 from dsh_llm.failures import LlmError, LlmFailure, failure_of
+from dsh_llm.growing import LoggedMessages, MessageFold, MessageLog, folded, mapped
 from dsh_llm.ids import CallId, MessageId, ProviderRequestId, ReasoningEffortId, RetryId
 from dsh_llm.messages import (
     Message,
@@ -130,6 +131,7 @@ from dsh_llm.request import (
     is_agent_loop_request,
     mark_agent_loop_request,
 )
+from dsh_llm.request_log import RequestLog
 from dsh_llm.retry import (
     AlwaysRetryPolicy,
     NormalRetryPolicy,
@@ -218,10 +220,13 @@ __all__ = [
     "LlmService",
     "LlmStream",
     "LlmStreamEvent",
+    "LoggedMessages",
     "MaxTokensFinish",
     "Message",
     "MessageError",
+    "MessageFold",
     "MessageId",
+    "MessageLog",
     "MessageSource",
     "ModelDiscovery",
     "ModelSelectionSource",
@@ -245,6 +250,7 @@ __all__ = [
     "ReconfigurableAdapter",
     "RepairKind",
     "ReplayEnvelope",
+    "RequestLog",
     "RequestMessage",
     "RequestRepair",
     "RequestUserInput",
@@ -310,6 +316,7 @@ __all__ = [
     "estimate_tools",
     "expand_assistant_stream",
     "failure_of",
+    "folded",
     "freeze_message",
     "fuse_signals",
     "is_agent_loop_request",
@@ -320,6 +327,7 @@ __all__ = [
     "join_assistant_stream_text",
     "last_assistant_stream_chunk",
     "leading_prompt",
+    "mapped",
     "mark_agent_loop_request",
     "message_text",
     "project_tool_updates",

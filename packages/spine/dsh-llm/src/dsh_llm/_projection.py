@@ -1,89 +1,131 @@
 """The adapter's copy of a request: what its route cannot take is replaced there, and only there.
 
-Messages that need no change pass by identity; when none does, so does the request.
+Messages that need no change pass by identity; when none does, so does the request. Of a history
+that grows in a log only the new messages are looked at.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import msgspec
 
 from dsh_brand import JsonValue, encode_json, to_json
-from dsh_llm.blocks import Block, ContentBlock, TextBlock
+from dsh_llm.blocks import (
+    Block,
+    ContentBlock,
+    ReasoningBlock,
+    TextBlock,
+    ToolAdditionBlock,
+    ToolCallBlock,
+    ToolRemovalBlock,
+)
+from dsh_llm.growing import mapped
 from dsh_llm.messages import Message, RequestMessage
 from dsh_llm.models import LlmResolvedModelInfo
 from dsh_llm.request import GenerateOptions
 from dsh_llm.sources import ModelSource
-from dsh_llm.tool_updates import project_tool_updates
+from dsh_llm.tool_updates import ToldTools, told_tools, tool_story
 
 _DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_CORE: Final = frozenset(
+    {TextBlock, ReasoningBlock, ToolCallBlock, ToolAdditionBlock, ToolRemovalBlock}
+)
 
 
 def project_request(
-    options: GenerateOptions, info: LlmResolvedModelInfo, is_own_route: Callable[[str], bool]
+    options: GenerateOptions, info: LlmResolvedModelInfo, own_routes: frozenset[str]
 ) -> GenerateOptions:
     """The request as one adapter gets it.
 
     Args:
         options: The request.
         info: What is known about the model that is called.
-        is_own_route: Tells for a provider whether its route belongs to this very adapter.
+        own_routes: The routes that belong to this very adapter.
     """
     modalities = info.input_modalities
     hide_images = modalities is not None and "image" not in modalities
-    # In this order, so that each step sees what the ones before it left.
-    seen = _mapped(options.messages, lambda message: _without_images(message, hide_images))
-    told, tools = project_tool_updates(seen, options.tools, info.tool_update, options.tool_history)
-    messages = _mapped(told, lambda message: _without_foreign_state(message, is_own_route))
+    tools, told = told_tools(
+        options.messages, options.tools, info.tool_update, options.tool_history
+    )
+    messages = mapped(
+        options.messages,
+        (project_request, hide_images, told, own_routes),
+        lambda: _projection(hide_images, told, own_routes),
+    )
     if messages is options.messages and tools is options.tools:
         return options
     return msgspec.structs.replace(options, messages=messages, tools=tools)
 
 
-def _mapped(
-    messages: Sequence[RequestMessage], change: Callable[[RequestMessage], RequestMessage]
-) -> Sequence[RequestMessage]:
-    changed = tuple(map(change, messages))
-    return messages if all(a is b for a, b in zip(changed, messages, strict=True)) else changed
+def _projection(
+    hide_images: bool, told: ToldTools | None, own_routes: frozenset[str]
+) -> Callable[[RequestMessage], RequestMessage | None]:
+    tell = tool_story(told)
+
+    def project(message: RequestMessage) -> RequestMessage | None:
+        # In this order, so that each step sees what the ones before it left.
+        shown = _without_attachments(message, hide_images)
+        if not isinstance(shown, Message):
+            return shown
+        return tell(shown) if shown.role == "developer" else _own_state(shown, own_routes)
+
+    return project
 
 
-def _without_foreign_state(
-    message: RequestMessage, is_own_route: Callable[[str], bool]
-) -> RequestMessage:
-    source = message.source if isinstance(message, Message) else None
+def _own_state(message: Message, own_routes: frozenset[str]) -> Message:
+    source = message.source
     if (
-        not isinstance(source, ModelSource)
+        type(source) is not ModelSource
         or source.replay_state is None
-        or is_own_route(source.provider)
+        or source.provider in own_routes
     ):
         return message
     bare = msgspec.structs.replace(source, replay_state=None)
     return msgspec.structs.replace(message, source=bare)
 
 
-def _without_images(message: RequestMessage, hide_all: bool) -> RequestMessage:
-    """The message with text for images: those taken out of the request, or all of them."""
-    if all(block.type != "image" for block in message.content):
+def _without_attachments(message: RequestMessage, hide_images: bool) -> RequestMessage:
+    """The message with text for files and for images: those taken out of the request, or all."""
+    for block in message.content:
+        if type(block) not in _CORE:
+            break
+    else:
         return message
-    content = tuple(_image_text(block, hide_all) for block in message.content)
+    content = tuple([_shown(block, hide_images) for block in message.content])
     if all(a is b for a, b in zip(content, message.content, strict=True)):
         return message
     return msgspec.structs.replace(message, content=content)
 
 
-def _image_text(block: Block, hide_all: bool) -> ContentBlock:
-    if block.type != "image":
+def _shown(block: Block, hide_images: bool) -> ContentBlock:
+    kind = block.type
+    if kind not in ("image", "file"):
         return block
     value = to_json(block)
     facts = value if isinstance(value, dict) else {}
-    name = f"image sha256:{_digest(facts.get('attachment'))[:8]}"
+    attachment = facts.get("attachment")
+    if kind == "file":
+        return TextBlock(_file_text(attachment))
+    name = f"image sha256:{_digest(attachment)[:8]}"
     if facts.get("offloaded") is True:
         return TextBlock(f"[{name}: taken out to make room, and not sent again]")
-    return TextBlock(f"[{name}: this model does not read images]") if hide_all else block
+    return TextBlock(f"[{name}: this model does not read images]") if hide_images else block
 
 
 def _digest(attachment: JsonValue) -> str:
     text = encode_json(attachment)
     named = _DIGEST.search(text.decode())
     return named[0] if named is not None else hashlib.sha256(text).hexdigest()
+
+
+def _file_text(attachment: JsonValue) -> str:
+    facts = attachment if isinstance(attachment, Mapping) else {}
+    name, size, path = facts.get("name"), facts.get("size"), facts.get("readPath")
+    what = f"file {name!r}" if isinstance(name, str) else f"file sha256:{_digest(attachment)[:8]}"
+    if isinstance(size, int):
+        what += f", {size} bytes"
+    if isinstance(path, str):
+        return f"[{what}: its content is not in this message; read it at {path!r}]"
+    return f"[{what}: its content is not in this message, and there is no path to read it at]"

@@ -6,6 +6,7 @@ nothing stored is changed, and a second derivation changes nothing.
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from operator import is_
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsh_brand import replace
@@ -57,16 +58,12 @@ def request_messages(messages: Sequence[RequestMessage]) -> Sequence[RequestMess
         `messages` itself if nothing has to change; else a new sequence that shares every message
         that needs no change.
     """
-    derivation = _Derivation(messages)
-    output = derivation.output
-    if len(output) == len(messages) and all(a is b for a, b in zip(output, messages, strict=True)):
-        return messages
-    return tuple(output)
+    return Derivation(messages).messages
 
 
 def request_repairs(messages: Sequence[RequestMessage]) -> tuple[RequestRepair, ...]:
     """What `request_messages` would change, in the order of the messages; for logs and doctors."""
-    return tuple(_Derivation(messages).repairs())
+    return tuple(Derivation(messages).repairs())
 
 
 class _Call:
@@ -81,7 +78,7 @@ class _Call:
         self.answer: int | None = None
 
 
-class _Derivation:
+class Derivation:
     """One run over a history. Messages are named by their place in it."""
 
     def __init__(self, messages: Sequence[RequestMessage]) -> None:
@@ -169,6 +166,23 @@ class _Derivation:
             self._put(_addressed(answer, CallId(call.new_id)), call.answer)
         elif isinstance(asking, Message):
             self._put(_missing_answer(asking.id, CallId(call.new_id)), -1)
+
+    @property
+    def messages(self) -> Sequence[RequestMessage]:
+        """The messages of the request: the very argument if nothing had to change."""
+        before, after = self.originals, self.output
+        if len(after) == len(before) and all(map(is_, after, before)):
+            return before
+        return tuple(after)
+
+    @property
+    def call_ids(self) -> set[str]:
+        """All ids that calls or answers have, in the history or in the request."""
+        ids: set[str] = {answer for answer in self.unused.values() if answer is not None}
+        for calls in self.calls.values():
+            for call in calls:
+                ids |= {call.old_id, call.new_id}
+        return ids
 
     def repairs(self) -> Iterator[RequestRepair]:
         """All changes, by the place of the message that they concern."""

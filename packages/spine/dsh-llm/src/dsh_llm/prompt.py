@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dsh_llm.growing import MessageLog, folded
 from dsh_llm.messages import RequestMessage, message_text
 
 
@@ -13,7 +14,7 @@ def effective_prompt(messages: Sequence[RequestMessage], system: str | None = No
 
 def leading_prompt(
     messages: Sequence[RequestMessage], system: str | None = None, *, in_history: bool = False
-) -> tuple[str, list[RequestMessage]]:
+) -> tuple[str, Sequence[RequestMessage]]:
     """Split a request into its leading prompt and the messages of its history.
 
     Args:
@@ -25,12 +26,31 @@ def leading_prompt(
         The text of the leading prompt, empty if there is none, and the messages to send. Without
         `in_history` they hold no system message; with it, each later non-empty prompt at its place.
     """
-    if not in_history:
-        rest = [message for message in messages if message.role != "system"]
-        return effective_prompt(messages, system), rest
-    start = next((i for i, m in enumerate(messages) if m.role != "system"), len(messages))
-    history = [m for m in messages[start:] if m.role != "system" or message_text(m)]
-    return effective_prompt(messages[:start], system), history
+    split = folded(messages, (_Split, in_history), lambda: _Split(in_history))
+    return _joined(system, split.prompt), split.rest.view()
+
+
+class _Split:
+    """The prompt in force, and what is sent besides it."""
+
+    __slots__ = ("_in_history", "prompt", "rest")
+
+    def __init__(self, in_history: bool) -> None:
+        self._in_history = in_history
+        self.prompt = ""
+        self.rest = MessageLog()
+
+    def extend(self, messages: Sequence[RequestMessage]) -> None:
+        rest: list[RequestMessage] = []
+        for message in messages:
+            if message.role != "system":
+                rest.append(message)
+            elif text := message_text(message):
+                if self._in_history and (rest or len(self.rest)):
+                    rest.append(message)
+                else:
+                    self.prompt = text
+        self.rest.extend(rest)
 
 
 def _joined(system: str | None, text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 
 from dsh_brand import FrozenDict, JsonObject, Wire, freeze_object
+from dsh_llm.growing import LoggedMessages
 from dsh_llm.ids import MessageId, ReasoningEffortId
 from dsh_llm.messages import RequestMessage
 from dsh_llm.signal import AbortSignal
@@ -82,6 +83,7 @@ class GenerateOptions(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     provider: str
     model: str
     messages: Sequence[RequestMessage]
+    """Oldest first; a view of a `RequestLog` saves looking at a long history again."""
     reasoning_effort: ReasoningEffortId | str | None = None
     system: str | None = None
     """A prompt for hand-built calls; the loop's prompt is a system message."""
@@ -95,10 +97,12 @@ class GenerateOptions(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     purpose: Purpose | None = None
 
     def __post_init__(self) -> None:
-        for name in ("messages", "tools", "stop"):
-            value = getattr(self, name)
-            if value is not None and type(value) is not tuple:
-                msgspec.structs.force_setattr(self, name, tuple(value))
+        if type(self.messages) not in (tuple, LoggedMessages):
+            msgspec.structs.force_setattr(self, "messages", tuple(self.messages))
+        if self.tools is not None and type(self.tools) is not tuple:
+            msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+        if self.stop is not None and type(self.stop) is not tuple:
+            msgspec.structs.force_setattr(self, "stop", tuple(self.stop))
 
 
 class _CallFields(Protocol):

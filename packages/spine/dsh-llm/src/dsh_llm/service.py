@@ -390,13 +390,14 @@ class LlmService(Service):
             options = _with_config(options, bound.config)
         else:
             _require_config(options, bound.config)
-        adapter = bound.route.adapter
+        own_routes = self._routes_of(bound.route.adapter)
+        return bound.generation.stream(project_request(options, bound.info, own_routes))
 
-        def is_own_route(provider: str) -> bool:
-            route = self._routes.get(provider)
-            return route is not None and route.adapter is adapter
-
-        return bound.generation.stream(project_request(options, bound.info, is_own_route))
+    def _routes_of(self, adapter: LlmAdapter) -> frozenset[str]:
+        """The routes that this very adapter serves now."""
+        return frozenset(
+            [route.info.id for route in self._routes.values() if route.adapter is adapter]
+        )
 
 
 LlmRuntime = LlmService

@@ -1,10 +1,12 @@
 """What a route is told of tools that came and went during a session."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from dsh_llm.blocks import ContentBlock, ToolAdditionBlock, ToolRemovalBlock
+from dsh_llm.growing import folded, mapped
 from dsh_llm.ids import MessageId
 from dsh_llm.messages import Message, RequestMessage
 from dsh_llm.models import ToolUpdateMode
@@ -31,23 +33,54 @@ def project_tool_updates(
         Messages with those developer blocks that the route reads, and the tools to declare. What
         needs no change comes back by identity.
     """
+    declared, told = told_tools(messages, tools, mode, history)
+    return mapped(messages, (project_tool_updates, told), lambda: tool_story(told)), declared
+
+
+class ToldTools(NamedTuple):
+    """On what it depends which changes a route is told of."""
+
+    declared: frozenset[str]
+    offered: frozenset[str]
+    """From the start."""
+    cited: frozenset[MessageId]
+    removals: bool
+
+
+def told_tools(
+    messages: Sequence[RequestMessage],
+    tools: Tools,
+    mode: ToolUpdateMode | None,
+    history: ToolHistory | None,
+) -> tuple[Tools, ToldTools | None]:
+    """The tools to declare, and what a route is told of their changes; `None`: nothing."""
     if mode is None:
-        return _without_developers(messages), _eager(tools)
+        return _eager(tools), None
     if history is None or not _covers(messages, history):
-        return _without_developers(messages), tools
+        return tools, None
     declared = _declarations(tools, mode, history)
-    told = _Told(declared, history, removals=mode == "in-history")
-    kept = [same for message in messages if (same := told.project(message)) is not None]
-    unchanged = len(kept) == len(messages) and all(
-        a is b for a, b in zip(kept, messages, strict=True)
+    names = frozenset(tool.name for tool in declared)
+    told = ToldTools(
+        declared=names,
+        offered=names & {tool.name for tool in history.tools if not tool.defer_loading},
+        cited=frozenset(update.message_id for update in history.updates),
+        removals=mode == "in-history",
     )
-    same_tools = declared == list(tools or ())
-    return messages if unchanged else tuple(kept), tools if same_tools else tuple(declared)
+    return (tools if declared == list(tools or ()) else tuple(declared)), told
 
 
-def _without_developers(messages: Sequence[RequestMessage]) -> Sequence[RequestMessage]:
-    kept = [message for message in messages if message.role != "developer"]
-    return messages if len(kept) == len(messages) else tuple(kept)
+def tool_story(
+    told: ToldTools | None,
+) -> Callable[[RequestMessage], RequestMessage | None]:
+    """A function that gives each message as the route gets it, `None` if nothing of it is left.
+
+    It wants the messages in order: it follows which tools the model was offered.
+    """
+    return _without_developer if told is None else _Story(told).tell
+
+
+def _without_developer(message: RequestMessage) -> RequestMessage | None:
+    return None if message.role == "developer" else message
 
 
 def _eager(tools: Tools) -> Tools:
@@ -64,8 +97,20 @@ def _marked(tool: ToolSchema, mark: bool | None) -> ToolSchema:
 
 def _covers(messages: Sequence[RequestMessage], history: ToolHistory) -> bool:
     """Whether all developer messages that the history tells of are in the request."""
-    present = {m.id for m in messages if isinstance(m, Message) and m.role == "developer"}
+    present = folded(messages, _Developers, _Developers).ids
     return all(update.message_id in present for update in history.updates)
+
+
+class _Developers:
+    """The developer messages of a history."""
+
+    __slots__ = ("ids",)
+
+    def __init__(self) -> None:
+        self.ids: set[MessageId] = set()
+
+    def extend(self, messages: Sequence[RequestMessage]) -> None:
+        self.ids.update(m.id for m in messages if m.role == "developer" and isinstance(m, Message))
 
 
 def _declarations(tools: Tools, mode: ToolUpdateMode, history: ToolHistory) -> list[ToolSchema]:
@@ -81,22 +126,14 @@ def _declarations(tools: Tools, mode: ToolUpdateMode, history: ToolHistory) -> l
     return list(declared.values())
 
 
-class _Told:
+class _Story:
     """Follows which tools the model was offered, message by message, as the route tells it."""
 
-    def __init__(
-        self, declared: Sequence[ToolSchema], history: ToolHistory, *, removals: bool
-    ) -> None:
-        baseline: Mapping[str, ToolSchema] = {tool.name: tool for tool in history.tools}
-        self._declared = {tool.name for tool in declared}
-        self._offered = {
-            name for name in self._declared & baseline.keys() if not baseline[name].defer_loading
-        }
-        self._cited: set[MessageId] = {update.message_id for update in history.updates}
-        self._removals = removals
+    def __init__(self, told: ToldTools) -> None:
+        self._declared, offered, self._cited, self._removals = told
+        self._offered = set(offered)
 
-    def project(self, message: RequestMessage) -> RequestMessage | None:
-        """The message as the route gets it, `None` if nothing of it is left."""
+    def tell(self, message: RequestMessage) -> RequestMessage | None:
         if not isinstance(message, Message) or message.role != "developer":
             return message
         if message.id not in self._cited:
