@@ -43,4 +43,6 @@ class RuleGate:
         own = () if run.agent is None else self._rules_of(run.agent)
         if not own and not self._configured:
             return None
-        return first_match((*self._denials, *own, *self._configured), run.name, run.arguments)
+        cwd = None if run.agent is None else run.agent.session.header.cwd
+        rules = (*self._denials, *own, *self._configured)
+        return first_match(rules, run.name, run.arguments, cwd)

@@ -8,6 +8,8 @@ import msgspec
 
 from dsh_brand import JsonObject, JsonValue, Wire, encode_json, freeze_object
 
+from ._patterns import allows, restricts
+
 RuleAction: TypeAlias = Literal["allow", "deny", "ask"]
 
 ACTIONS: Final[frozenset[str]] = frozenset(get_args(RuleAction))
@@ -23,7 +25,10 @@ class ApprovalRule(Wire, frozen=True, kw_only=True):
     arguments: JsonObject | None = None
     """Patterns by argument name, all of which must match; an argument that is missing does not.
 
-    An argument that is no text is matched as compact JSON.
+    An argument that is no text is matched as compact JSON. In a rule that allows, wildcards stand
+    for plain text: without control characters, `..` and, but in web addresses, operators of a
+    shell. Other rules match also where one command of a `command`, or another spelling of a path,
+    does.
     """
     reason: str | None = None
     """For the model where the rule denies, for the person where it asks."""
@@ -32,25 +37,35 @@ class ApprovalRule(Wire, frozen=True, kw_only=True):
         if self.arguments is not None:
             msgspec.structs.force_setattr(self, "arguments", freeze_object(self.arguments))
 
-    def matches(self, tool_name: str, arguments: JsonValue) -> bool:
-        """Whether the rule is about a call."""
+    def matches(self, tool_name: str, arguments: JsonValue, cwd: str | None = None) -> bool:
+        """Whether the rule is about a call; `cwd` is where its relative paths start."""
         if not fnmatchcase(tool_name, self.tool):
             return False
         if not self.arguments:
             return True
         given = arguments if isinstance(arguments, Mapping) else {}
         return all(
-            name in given and isinstance(pattern, str) and fnmatchcase(_text(given[name]), pattern)
+            name in given
+            and isinstance(pattern, str)
+            and self._fits(pattern, name, _text(given[name]), cwd)
             for name, pattern in self.arguments.items()
         )
 
+    def _fits(self, pattern: str, name: str, text: str, cwd: str | None) -> bool:
+        if self.action == "allow":
+            return allows(pattern, text)
+        return restricts(pattern, name, text, cwd)
+
 
 def first_match(
-    rules: Iterable[ApprovalRule], tool_name: str, arguments: JsonValue
+    rules: Iterable[ApprovalRule],
+    tool_name: str,
+    arguments: JsonValue,
+    cwd: str | None = None,
 ) -> ApprovalRule | None:
     """The first rule about a call; rules with an unknown action are passed over."""
     for rule in rules:
-        if rule.action in ACTIONS and rule.matches(tool_name, arguments):
+        if rule.action in ACTIONS and rule.matches(tool_name, arguments, cwd):
             return rule
     return None
 

@@ -1,0 +1,138 @@
+"""How the patterns of rules match: strictly where they allow, widely where they restrict.
+
+A text can be read in more than one way: `git log; rm -r x` begins with `git `, and `src/../x` with
+`src/`. So a rule that allows is for plain texts only, and a rule that denies or asks is tried on
+every command of a command line and on every spelling of a path. What a program computes when it
+runs, no pattern sees.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import Final
+
+_OPERATORS: Final = frozenset(";&|<>$`(){}")
+"""What a shell reads as more than a word."""
+_CLASS: Final = re.compile(r"\[!?\]?[^\]]*\]")
+_SEPARATORS: Final = re.compile(r"[\s/=:,]")
+_QUOTES: Final = re.compile(r"[\\'\"]")
+_URL: Final = re.compile(r"https?://([^/?#\\]*)")
+
+_COMMAND_NAMES: Final = frozenset({"command", "cmd", "script"})
+_PATH_NAMES: Final = ("path", "file", "dir", "directory", "cwd")
+_JOINTS: Final = re.compile(r"([;&|<>(){}$`\n\r])")
+_ASSIGNMENT: Final = re.compile(r"\w+=")
+_KEYWORDS: Final = frozenset(
+    ("!", "if", "then", "else", "elif", "do", "while", "until", "time", "coproc")
+)
+_WRAPPERS: Final = frozenset(
+    (
+        *("bash", "busybox", "dash", "eval", "sh", "zsh", "builtin", "command", "exec"),
+        *("doas", "su", "sudo", "chroot", "env", "find", "flock", "ionice", "nice", "nohup"),
+        *("setsid", "stdbuf", "timeout", "watch", "xargs"),
+    )
+)
+"""Programs that run what stands somewhere behind them."""
+_MAX_WORDS: Final = 200
+"""Of what a wrapper runs: a long command line must not take long to judge."""
+
+
+def allows(pattern: str, text: str) -> bool:
+    """Whether a pattern of a rule that allows matches.
+
+    What stands for its wildcards holds no control characters, no way up (`..`) and, but in web
+    addresses, no operators of a shell. A `*` alone matches everything.
+    """
+    if pattern == "*":
+        return True
+    if not fnmatchcase(text, pattern):
+        return False
+    literal = _CLASS.sub("", pattern)
+    if _climbs(text) > _SEPARATORS.split(literal).count(".."):
+        return False
+    address = _URL.match(pattern)
+    if address is not None and not _same_host(address, text):
+        return False
+    return all(
+        text.count(char) <= literal.count(char)
+        for char in set(text)
+        if not char.isprintable() or (char in _OPERATORS and address is None)
+    )
+
+
+def restricts(pattern: str, name: str, text: str, cwd: str | None) -> bool:
+    """Whether a pattern of a rule that denies or asks matches an argument.
+
+    Args:
+        pattern: Of the rule.
+        name: Of the argument; tells commands and paths.
+        text: Its value.
+        cwd: Where relative paths start, if known.
+    """
+    return any(fnmatchcase(reading, pattern) for reading in _readings(name.lower(), text, cwd))
+
+
+def _climbs(text: str) -> int:
+    """How many parts of paths in it a program or a shell may read as `..`."""
+    return max(
+        sum(map(_is_way_up, _SEPARATORS.split(spelling)))
+        for spelling in (text.replace("\\", "/"), _QUOTES.sub("", text))
+    )
+
+
+def _is_way_up(part: str) -> bool:
+    # A shell expands a pattern to a name with a dot only where the dot is written.
+    return part.startswith(".") and fnmatchcase("..", part)
+
+
+def _same_host(pattern: re.Match[str], text: str) -> bool:
+    address = _URL.match(text)
+    if address is None:
+        return False
+    return fnmatchcase(address[1], pattern[1]) and address[1].count("@") <= pattern[1].count("@")
+
+
+def _readings(name: str, text: str, cwd: str | None) -> Iterator[str]:
+    yield text
+    if name in _COMMAND_NAMES:
+        yield from _commands(text)
+    elif name.endswith(_PATH_NAMES):
+        yield from _spellings(text, cwd)
+
+
+def _commands(line: str) -> Iterator[str]:
+    """Every simple command of a command line, without quotes; some of these are none."""
+    joint = ""
+    for part in _JOINTS.split(line.replace("\\\n", "")):
+        if _JOINTS.fullmatch(part):
+            joint = part
+            continue
+        words = _QUOTES.sub("", part).split()
+        yield " ".join(words)
+        yield from _runs(words)
+        if joint in ("<", ">", "&"):
+            yield from _runs(words[1:])  # the first one names what it is redirected to
+
+
+def _runs(words: list[str]) -> Iterator[str]:
+    """What the words run: behind assignments and keywords, and anything behind a wrapper."""
+    wrapped = False
+    for start, word in enumerate(words):
+        program = posixpath.basename(word)
+        rest = " ".join(words[start + 1 : start + _MAX_WORDS])
+        for spelled in {word, program}:
+            # The space lets `sudo *` match a `sudo` whose arguments were split off.
+            yield f"{spelled} {rest}"
+            yield f"{spelled} {rest}".rstrip()
+        wrapped = wrapped or program in _WRAPPERS
+        if not wrapped and program not in _KEYWORDS and not _ASSIGNMENT.match(word):
+            return
+
+
+def _spellings(path: str, cwd: str | None) -> Iterator[str]:
+    yield posixpath.normpath(path)
+    if cwd is not None:
+        absolute = posixpath.normpath(posixpath.join(cwd, path))
+        yield absolute
+        yield posixpath.relpath(absolute, cwd)
