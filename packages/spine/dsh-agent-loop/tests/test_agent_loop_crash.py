@@ -1,9 +1,12 @@
 """The process dies behind any event of a turn; the session is resumed and goes on."""
 
+from collections.abc import Sequence
+
 import anyio
 
+from dsh_agent import PreStep, PreStepDecision
 from dsh_agent_loop.testing import LoopStack, call, line_of, loop_stack, say
-from dsh_cordis import Context
+from dsh_cordis import Context, Next
 from dsh_llm import Message, message_text
 from dsh_llm.testing import check_request
 from dsh_session import (
@@ -40,14 +43,19 @@ async def resume_behind(stack: LoopStack, log: list[SessionEvent], length: int) 
     stack.handle = await stack.ctx.agents.resume(CRASHED, provider="test", model="m")
 
 
-def pending_in(log: list[SessionEvent]) -> list[str]:
-    """The texts that were inserted and neither claimed nor discarded."""
-    waiting: list[Message] = []
-    for event in log:
-        if isinstance(event.data, InboxSpliced) and event.data.target == "next-turn":
-            start, removed = event.data.start, event.data.removed_count or 0
-            waiting[start : start + removed] = event.data.inserted
-    return [message_text(message) for message in waiting]
+def typed_in(log: list[SessionEvent]) -> list[str]:
+    """The texts that a log says were given."""
+    return [
+        message_text(message)
+        for event in log
+        if isinstance(event.data, InboxSpliced)
+        for message in event.data.inserted
+    ]
+
+
+def history_of(log: Sequence[SessionEvent]) -> list[str]:
+    """The texts of the user messages that the model is told."""
+    return [message_text(e.data.message) for e in log if isinstance(e.data, UserMessageEvent)]
 
 
 def open_at(log: list[SessionEvent]) -> tuple[bool, bool]:
@@ -59,7 +67,7 @@ def open_at(log: list[SessionEvent]) -> tuple[bool, bool]:
     return turn, step
 
 
-async def test_A86_A87_every_crash_point_is_closed_and_goes_on() -> None:
+async def test_A86_A87_A88_every_crash_point_is_closed_and_goes_on() -> None:
     log = await recorded()
     assert len(log) > 25
     first_answer = next(i for i, e in enumerate(log) if e.type == "assistant/message")
@@ -72,7 +80,11 @@ async def test_A86_A87_every_crash_point_is_closed_and_goes_on() -> None:
             added = [line_of(event) for event in session.events][length:]
             expected = ["turn/end"] if turn else []
             expected = ["step/end", *expected] if step else expected
-            closers = [line.split()[0] for line in added if line != "session/end-seed"]
+            closers = [
+                line.split()[0]
+                for line in added
+                if not line.startswith(("session/end-seed", "agent/inbox/spliced"))
+            ]
             results = [line for line in closers if line == "tool/result"]
             assert closers == [*results, *expected], (length, added)
             if (
@@ -84,8 +96,66 @@ async def test_A86_A87_every_crash_point_is_closed_and_goes_on() -> None:
                 assert len(results) == 2 - answered
             assert isinstance(session.events[-1].data, EndSeed)
             assert stack.agent.status == "idle"
-            assert [message_text(m) for m in stack.agent.inbox.next_turn] == pending_in(prefix)
+            # Nothing typed is lost and nothing is run twice, wherever the log was cut.
+            waiting = [message_text(m) for m in stack.agent.inbox.next_turn]
+            assert [*history_of(prefix), *waiting] == typed_in(prefix), (length, added)
             await goes_on(stack)
+
+
+async def test_A26_A87_input_that_a_crash_cut_off_is_pending_again() -> None:
+    async with loop_stack() as stack:
+        stack.agent.inject("I")
+        await stack.run("M")
+        log = list(stack.agent.session.events)
+    claimed = next(i for i, e in enumerate(log) if e.type == "agent/inbox/spliced" and i > 2)
+    async with loop_stack(before=mount_store) as stack:
+        await resume_behind(stack, log, claimed + 2)
+        added = [line_of(event) for event in stack.agent.session.events][claimed + 2 :]
+        assert added == [
+            "agent/inbox/spliced next-step@0 +I",
+            "agent/inbox/spliced next-turn@0 +M",
+            "turn/end 1 interrupted",
+            "session/end-seed",
+        ]
+        assert stack.agent.status == "idle"
+        stack.recorder.take()
+        lines = await stack.run("N")
+        assert [line for line in lines if "user/message" in line] == [
+            "user/message I",
+            "user/message M",
+            "user/message N",
+        ]
+
+
+async def test_A30_a_clean_shutdown_keeps_what_no_history_holds() -> None:
+    logs = MemoryLogStore()
+
+    def mount(ctx: Context) -> object:
+        return ctx.plugin(MemoryPersistence, logs)
+
+    async with loop_stack(before=mount) as stack:
+        entered = anyio.Event()
+
+        async def hold(event: PreStep, next_: Next[PreStepDecision]) -> PreStepDecision:
+            entered.set()
+            await anyio.sleep_forever()
+            return await next_()
+
+        stack.ctx.on(PreStep, hold, everywhere=True)
+        stack.agent.followup("M")
+        stack.agent.followup("N")
+        with anyio.fail_after(5):
+            await entered.wait()
+        session_id = stack.agent.id
+    async with loop_stack(before=mount) as stack:
+        handle = await stack.ctx.agents.resume(session_id, provider="test", model="m")
+        assert [message_text(m) for m in handle.agent.inbox.next_turn] == ["M", "N"]
+        lines = [line_of(event) for event in handle.agent.session.events]
+        assert lines[-3:] == [
+            "agent/inbox/spliced next-turn@0 +M",
+            "turn/end 1 aborted",
+            "session/end-seed",
+        ]
 
 
 async def goes_on(stack: LoopStack) -> None:

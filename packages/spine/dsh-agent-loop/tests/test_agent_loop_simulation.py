@@ -5,6 +5,7 @@ from collections.abc import Callable
 import anyio
 import pytest
 
+from dsh_agent import InboxState
 from dsh_agent_loop.inbox import LoopInbox
 from dsh_agent_loop.testing import SimulationFailedError, simulate
 
@@ -26,7 +27,7 @@ async def test_a_failing_seed_names_itself_and_how_to_replay_it(
 
     def forgetful(self: LoopInbox, turn: int, *, boundary: bool) -> object:
         claim(self, turn, boundary=boundary)
-        return ()
+        return InboxState()
 
     monkeypatch.setattr(LoopInbox, "claim", forgetful)
     with pytest.raises(SimulationFailedError, match=r"replay with: await simulate\(3\)"):

@@ -70,6 +70,8 @@ class LoopAgent:
         """Of the current turn or maintenance task; creation has none."""
         self.closing = False
         """Teardown has begun: input is parked, no driver starts."""
+        self.parks = True
+        """Teardown leaves in the inbox what no history holds yet; not if it was asked for."""
         self.gone = False
         """The registry let the agent go."""
         self.unclosed: TurnEndReason | None = None

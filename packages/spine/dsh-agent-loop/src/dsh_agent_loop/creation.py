@@ -1,7 +1,7 @@
 """The creation transaction of an agent, and its teardown."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from typing import Protocol
 
 import anyio
@@ -16,9 +16,11 @@ from dsh_agent import (
     AgentOptions,
     CreateRequest,
     CreationSource,
+    InboxError,
     Prepared,
     ResumeRequest,
     Setup,
+    unwritten_input,
 )
 from dsh_cordis import Context, Handle, Scope, create_scope, scope_of, task_census
 from dsh_llm import AbortSignal, fuse_signals
@@ -27,6 +29,7 @@ from dsh_session import (
     InboxSpliced,
     RestoredLog,
     Session,
+    SessionEvent,
     SessionId,
     interrupted_turn_closers,
 )
@@ -89,7 +92,6 @@ class AgentLife:
         self._handle: SessionHandle | None = None
         self._detach_agent: Callable[[], Awaitable[None]] | None = None
         self._disposing = False
-        self._keep_inbox = True
         self._clears_later = False
         self._controller, self._detach_signal = fuse_signals(request.signal)
         # A session is entered through `home`, so that it outlives the scope of the agent.
@@ -215,10 +217,10 @@ class AgentLife:
             )
         self._handle = handle = await persistence.open(session_id, "write")
         events = list(await handle.read())
-        closers = interrupted_turn_closers(events)
-        if closers:
-            await handle.append(closers)
-            events.extend(closers)
+        repairs = _repairs(events)
+        if repairs:
+            await handle.append(repairs)
+            events.extend(repairs)
         session = self._runtime.ctx.sessions.prepare(
             restored=RestoredLog(
                 header=handle.header,
@@ -241,7 +243,7 @@ class AgentLife:
 
     def dispose_on_purpose(self) -> Completion:
         """The consumer ends the agent: what is pending is discarded."""
-        self._keep_inbox = False
+        self.agent.parks = False
         return self.dispose()
 
     def dispose(self, reason: AgentCreationError | None = None) -> Completion:
@@ -272,9 +274,9 @@ class AgentLife:
     def _cancel(self) -> None:
         agent = self.agent
         # Inside a listener of the log nothing can be cleared yet; the abort does not wait for it.
-        self._clears_later = not self._keep_inbox and agent.session.appending
+        self._clears_later = not agent.parks and agent.session.appending
         with agent.counted():
-            agent.stop(DisposedCancel(), keep_inbox=self._keep_inbox or self._clears_later)
+            agent.stop(DisposedCancel(), keep_inbox=agent.parks or self._clears_later)
 
     def _clear(self) -> None:
         with self.agent.counted():
@@ -341,6 +343,28 @@ class AgentLife:
             await stage()
         except Exception as error:  # noqa: BLE001  # as above
             self._errors.append(error)
+
+
+def _repairs(events: Sequence[SessionEvent]) -> list[SessionEvent]:
+    """What a log that stops inside a turn is continued with: its input given back, its end.
+
+    The input comes first, so that a crash in between cannot lose it either.
+    """
+    closers = interrupted_turn_closers(events)
+    if not closers:
+        return []
+    try:
+        lost = unwritten_input(events)
+    except InboxError:  # such a log makes no agent; the refusal names the event
+        return closers
+    returned: list[SessionEvent] = []
+    for target in ("next-step", "next-turn"):
+        if messages := lost.list_of(target):
+            seq = len(events) + len(returned)
+            data = InboxSpliced(target=target, start=0, inserted=messages)
+            time = events[-1].time
+            returned.append(SessionEvent(type=data.type, seq=seq, time=time, data=data))
+    return [*returned, *interrupted_turn_closers([*events, *returned])] if returned else closers
 
 
 def _recheck(signal: AbortSignal) -> None:

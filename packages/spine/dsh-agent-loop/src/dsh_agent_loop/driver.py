@@ -148,7 +148,7 @@ class Driver:
 
     def _claim(self, turn: Turn, *, boundary: bool) -> None:
         turn.selection = self._agent.model.current()
-        turn.batch = self._agent.inbox.claim(turn.number, boundary=boundary)
+        turn.claimed = self._agent.inbox.claim(turn.number, boundary=boundary)
 
     async def _run_turn(self, turn: Turn) -> TurnEndReason | None:
         """Run a turn to its `turn/end`; `None` when the log refused to close it."""
@@ -244,7 +244,7 @@ class Driver:
 
     async def _decide(self, turn: Turn, assembly: PromptAssembly) -> PreStepDecision:
         agent = self._agent
-        batch = tuple(turn.batch)
+        batch = turn.batch
         if batch or turn.owed:
             batch += self._runtime_context(assembly)
         if not agent.ctx.has_listeners(PreStep, agent):
@@ -319,6 +319,8 @@ class Driver:
 
     def _close(self, turn: Turn, reason: TurnEndReason) -> TurnEndReason | None:
         try:
+            if self._agent.parks and isinstance(turn.signal.reason, DisposedCancel):
+                self._agent.inbox.give_back(turn.claimed)
             self._agent.session.append(TurnEnd(turn=turn.number, reason=reason))
         except Exception as error:  # noqa: BLE001  # told; the next driver tries again
             self._agent.unclosed = reason

@@ -105,24 +105,31 @@ class LoopInbox:
         self.splice("next-step", 0, len(self.next_step))
         self.splice("next-turn", 0, len(self.next_turn))
 
-    def claim(self, turn: int, *, boundary: bool) -> tuple[Message, ...]:
+    def claim(self, turn: int, *, boundary: bool) -> InboxState:
         """Take the batch of the coming step: all of next-step, and at a boundary one turn."""
         state = self._state()
-        batch: tuple[Message, ...] = ()
+        steps: tuple[Message, ...] = ()
+        turns: tuple[Message, ...] = ()
         try:
             if state.next_step:
                 self._take("next-step", len(state.next_step))
-                batch = state.next_step
+                steps = state.next_step
             if boundary and state.next_turn:
                 self._take("next-turn", 1)
-                batch += state.next_turn[:1]
+                turns = state.next_turn[:1]
         finally:
             # What was taken before the log refused the rest is lost, and told all the same.
+            batch = (*steps, *turns)
             ctx = self._agent.ctx
             if batch and ctx.has_listeners(InboxClaimed, self._agent):
                 for message in batch:
                     ctx.emit(InboxClaimed(agent=self._agent, message=message, turn=turn))
-        return batch
+        return InboxState(next_step=steps, next_turn=turns)
+
+    def give_back(self, claimed: InboxState) -> None:
+        """Put what was claimed where it came from, before what has come since."""
+        self.splice("next-step", 0, 0, claimed.next_step)
+        self.splice("next-turn", 0, 0, claimed.next_turn)
 
     def _take(self, target: InboxTarget, count: int) -> None:
         self._agent.session.append(

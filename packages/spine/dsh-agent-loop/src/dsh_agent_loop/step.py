@@ -30,7 +30,7 @@ from .agent import LoopAgent
 from .attempt import Attempt
 from .commit import CommitPlan, commit_request
 from .signal import TurnAborted, check
-from .turn import Turn
+from .turn import NOTHING, Turn
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -185,6 +185,7 @@ class _Request:
                 prepared=prepared,
             ),
         )
+        self._turn.claimed = NOTHING
         check(self._signal)
         options = self._options(config, tools)
         stream = self._llm.stream(options) if prepared is None else prepared.stream(options)

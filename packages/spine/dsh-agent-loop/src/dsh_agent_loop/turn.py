@@ -1,10 +1,10 @@
 """The state of one running turn."""
 
-from collections.abc import Sequence
-
-from dsh_agent import ModelSelection
+from dsh_agent import InboxState, ModelSelection
 from dsh_llm import AbortSignal, Message
 from dsh_session import Completed, MaxTokens, TurnEndReason
+
+NOTHING = InboxState()
 
 
 class Turn:
@@ -17,7 +17,8 @@ class Turn:
         """Of the last step that began."""
         self.selection: ModelSelection | None = None
         """Captured immediately before the claim."""
-        self.batch: Sequence[Message] = ()
+        self.claimed = NOTHING
+        """Not yet part of the history."""
         self.waited = False
         """The scheduler has run since the claim."""
         self.owed = False
@@ -26,6 +27,11 @@ class Turn:
         """A step hit the output limit."""
         self.failure: Exception | None = None
         """Of the opening; reported once the driver's task runs."""
+
+    @property
+    def batch(self) -> tuple[Message, ...]:
+        """The claimed messages in the order in which a step takes them."""
+        return self.claimed.next_step + self.claimed.next_turn
 
     @property
     def ending(self) -> TurnEndReason:

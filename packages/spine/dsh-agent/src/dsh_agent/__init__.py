@@ -2,7 +2,7 @@
 
 from dsh_session import CancelCause, DisposedCancel, HookCancel, ParentCancel, UserCancel
 
-from .consumed import AccountedTurn, ConsumedWork, fold_consumed_work
+from .consumed import AccountedTurn, ConsumedWork, fold_consumed_work, unwritten_input
 from .errors import (
     AgentBaseError,
     AgentBusyError,
@@ -149,6 +149,7 @@ __all__ = [
     "require_initiator",
     "switch_notice",
     "turn_boundary_unit",
+    "unwritten_input",
     "with_initiator",
     "without_initiator",
 ]

@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import msgspec
 
-from dsh_agent import Agent, AgentBaseError, AgentError
+from dsh_agent import Agent, AgentBaseError, AgentError, unwritten_input
 from dsh_agent_loop.checkpoint import checkpoint
 from dsh_agent_loop.grace import CensusEntry
 from dsh_agent_loop.invariant import RequestInvariantError
@@ -225,6 +225,7 @@ class _Simulation:
             with suppress(Exception):
                 await gone.dispose()
         stored = mischief.disk.sessions.get(SESSION)
+        cut = unwritten_input(stored.events if stored is not None else ())
         try:
             if stored is not None and stored.events:
                 handle = await agents.resume(SESSION, provider="test", model="m")
@@ -237,7 +238,8 @@ class _Simulation:
         self._lives += 1
         mischief.handle = handle
         lost = mischief.disk.failed or self._crash_count
-        if not lost and self._pending(handle.agent) != self._judge.waiting():
+        returned = {m.id for m in (*cut.next_turn, *cut.next_step)}
+        if not lost and self._pending(handle.agent) != self._judge.waiting() | returned:
             self._complain(["the inbox of the resumed agent differs from what was told before"])
         self._judge.expect(handle.agent)
         vars(handle.agent.session)["append"] = self._refuser(handle.agent.session)
