@@ -197,11 +197,10 @@ class _Request:
     def _options(
         self, config: LlmCallConfig, tools: Sequence[ToolSchema] | None
     ) -> GenerateOptions:
-        messages = self._agent.history.messages()
         options = GenerateOptions(
             provider=config.provider,
             model=config.model,
-            messages=tuple(messages),
+            messages=self._agent.history.messages(),
             reasoning_effort=config.reasoning_effort,
             tools=tools,
             temperature=config.temperature,
