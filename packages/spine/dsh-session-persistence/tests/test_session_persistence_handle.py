@@ -13,18 +13,15 @@ from typing_extensions import override
 from dsh_session import SessionEvent
 from dsh_session_persistence import SessionHandle, SessionHandleClosedError
 from dsh_session_persistence.testing import MemoryLogStore, sample_events, sample_header
-from dsh_session_persistence.testing.memory import MemoryLog
+from dsh_session_persistence.testing.memory import MemoryRecord, MemoryWriteLog
 
 
-class SlowLog(MemoryLog):
+class SlowLog(MemoryWriteLog):
     """A log whose writes wait for `gate`, and fail when told so."""
 
     def __init__(self) -> None:
-        store = MemoryLogStore()
-        created = store.create(sample_header(), 0)
-        created.flush()
-        created.close()
-        super().__init__(store, store.records[created.header.id], "write")
+        super().__init__(MemoryLogStore(), MemoryRecord(sample_header(), 0))
+        self.flush()
         self.gate = threading.Event()
         self.gate.set()
         self.failing = False

@@ -20,7 +20,7 @@ from dsh_session_persistence.testing import (
     sample_events,
     sample_header,
 )
-from dsh_session_persistence.testing.memory import MemoryLog
+from dsh_session_persistence.testing.memory import MemoryRecord, MemoryWriteLog
 
 
 class BrokenStore(MemoryLogStore):
@@ -32,18 +32,16 @@ class BrokenStore(MemoryLogStore):
 
     @override
     def create(self, header: SessionHeader, inherited_event_count: int) -> SessionLog:
-        created = super().create(header, inherited_event_count)
-        assert isinstance(created, MemoryLog)
         store = self
 
-        class Log(MemoryLog):
+        class Log(MemoryWriteLog):
             @override
             def append(self, events: Sequence[SessionEvent]) -> None:
                 if self.header.id in store.broken:
                     raise OSError(f"no room for {self.header.id}")
                 super().append(events)
 
-        return Log(self, created.record, "write")
+        return Log(self, MemoryRecord(header, inherited_event_count))
 
 
 def service(ctx: Context) -> SessionPersistence:

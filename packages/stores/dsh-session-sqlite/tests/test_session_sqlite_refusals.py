@@ -134,7 +134,7 @@ def test_S148_no_database_is_made_beside_the_remains_of_another(
         (
             "UPDATE events SET event = replace(event, '\"seq\":3', '\"seq\":4') "
             "WHERE session = 2 AND seq = 3",
-            "seq 3 is damaged: it says it has seq 4",
+            "seq 3 is damaged: event at seq 4: expected seq 3",
         ),
         ("DELETE FROM events WHERE session = 2 AND seq = 2", "seq 2 is missing"),
         ("DELETE FROM events WHERE session = 2 AND seq = 5", "5 of 6 events"),

@@ -15,6 +15,8 @@ from dsh_session_persistence.errors import (
     SessionStorageError,
 )
 from dsh_session_persistence.handle import SessionHandle
+from dsh_session_persistence.leases import Claim, Lease
+from dsh_session_persistence.logs import ReadLog, WriteLog
 from dsh_session_persistence.rules import StoredLogRules
 from dsh_session_persistence.service import SessionPersistence
 from dsh_session_persistence.types import (
@@ -28,7 +30,10 @@ from dsh_session_persistence.types import (
 
 __all__ = [
     "Access",
+    "Claim",
+    "Lease",
     "ListingProblem",
+    "ReadLog",
     "SessionAccessError",
     "SessionAlreadyExistsError",
     "SessionAlreadyOwnedError",
@@ -48,4 +53,5 @@ __all__ = [
     "SessionReadOnlyError",
     "SessionStorageError",
     "StoredLogRules",
+    "WriteLog",
 ]

@@ -1,16 +1,20 @@
 """What a stored log must satisfy as a whole, beyond each single event.
 
-Every store runs its events through `StoredLogRules` when it reads. Calls and results that do not
-pair are no violation: such a log is opened, and requests are made valid when they are derived.
+Every store runs what it reads through `StoredLogRules`. Calls and results that do not pair are no
+violation: such a log is opened, and requests are made valid when they are derived.
 """
+
+from collections.abc import Iterable
 
 from dsh_session import (
     EndSeed,
+    InvalidEventError,
     InvalidLogError,
     LogRules,
     SessionEvent,
     SessionHeader,
     SurfaceManager,
+    decode_stored_event,
 )
 
 
@@ -19,10 +23,34 @@ class StoredLogRules:
 
     def __init__(self, header: SessionHeader) -> None:
         self._header = header
-        self._events: list[SessionEvent] = []
+        self.events: list[SessionEvent] = []
+        """What was taken so far; it only grows."""
+
         self._nesting = LogRules()
-        self._surface = SurfaceManager(self._events.__getitem__)
+        self._surface = SurfaceManager(self.events.__getitem__)
         self._cut: int | None = None
+
+    @property
+    def inherited_event_count(self) -> int:
+        """Length of the fork prefix, as far as the log was taken."""
+        return self._cut or 0
+
+    def decode(self, rows: Iterable[bytes]) -> None:
+        """Take stored rows in order; when one is refused, those before it are taken.
+
+        Raises:
+            InvalidEventError: It is no event, or not the next one. Of a whole event in its place
+                that breaks a rule, the error knows the event's type.
+            UnsupportedEventError: Its type is not for this build.
+            InvalidLogError: It cannot stand there; and what else `take` raises.
+        """
+        expected = len(self.events)
+        for row in rows:
+            event = decode_stored_event(row)
+            if event.seq != expected:
+                raise InvalidEventError(f"expected seq {expected}", seq=event.seq)
+            self.take(event)
+            expected += 1
 
     def take(self, event: SessionEvent) -> None:
         """Follow the next event.
@@ -32,11 +60,11 @@ class StoredLogRules:
             SurfaceError: It cannot do that to the surface.
         """
         self._nesting.push(event)
-        if not event.data.projects:
-            # Those change messages, never nodes; the session that takes the log has their rules.
+        if event.surface_op is not None:
+            # Projections change messages, never nodes; the session that takes the log has them.
             self._surface.admit(event)
-        self._events.append(event)
-        if isinstance(event.data, EndSeed) and event.data.inherited:
+        self.events.append(event)
+        if type(event.data) is EndSeed and event.data.inherited:
             self._cut = event.seq
 
     def finish(self) -> None:

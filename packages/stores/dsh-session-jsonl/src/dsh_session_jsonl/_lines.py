@@ -5,6 +5,7 @@ corruption. A later `turn/end` is the proof: it is written after everything befo
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -14,6 +15,7 @@ from dsh_session_jsonl.stored_lines import (
     MAX_LINE_BYTES,
     FrameEnd,
     Line,
+    Lines,
     read_lines,
 )
 from dsh_session_jsonl.zstd_frames import BadFrameError
@@ -63,8 +65,11 @@ class LineScan(ABC):
         """Take the first line."""
 
     @abstractmethod
-    def _take_row(self, line: bytes) -> None:
-        """Take a later line; set `_damage` if the valid part ends before it."""
+    def _take_rows(self, lines: Sequence[bytes]) -> int:
+        """Take later lines and return how many; if the valid part ends there, set `_damage`.
+
+        `_lines` is the number of the line before them.
+        """
 
     @abstractmethod
     def _types_in(self, line: bytes) -> frozenset[str | None]:
@@ -91,12 +96,16 @@ class LineScan(ABC):
         )
         try:
             for item in items:
-                if isinstance(item, FrameEnd):
-                    self._end_frame(item)
-                elif item.ended:
+                if isinstance(item, Lines):
                     self._take(item)
-                else:
+                elif isinstance(item, FrameEnd):
+                    self._end_frame(item)
+                elif not item.ended:
                     self._cut_line = item.number
+                elif item.text is None:
+                    self._take_too_long(item)
+                else:
+                    self._take(Lines(item.number, item.offset, [item.text]))
         except BadFrameError as error:
             raise self._corrupt(str(error), cause=error) from error
         if not self._lines:
@@ -117,31 +126,41 @@ class LineScan(ABC):
         self._before_frame = self._count
         self._cut_line = 0
 
-    def _take(self, line: Line) -> None:
+    def _take(self, lines: Lines) -> None:
         if self._damage is not None and self.compression == "zstd":
             # The end of the frame judges it, whatever else is in there.
             return
-        self._lines = line.number
-        if line.text is None:
-            raise self._too_long(line)
-        if line.number == 1:
-            if line.length > MAX_HEADER_BYTES:
-                reason = f"the header line is longer than {MAX_HEADER_BYTES} bytes"
-                raise self._corrupt(reason, line=1)
-            self._take_header(line.text)
-        elif self._damage is None:
-            self._take_row(line.text)
-        elif PROOF_OF_COMMIT in self._types_in(line.text):
-            raise self._corruption_of(self._damage)
-        if self._damage is None and self.compression == "none":
-            self.good_end = line.offset + line.length + 1
+        texts, taken = lines.texts, 0
+        self._lines = lines.number - 1
+        if not self._lines:
+            self._take_first(texts[0])
+            self._lines = taken = 1
+        if self._damage is None:
+            taken += self._take_rows(texts[taken:] if taken else texts)
+            if self.compression == "none":
+                whole = texts if taken == len(texts) else texts[:taken]
+                self.good_end = lines.offset + sum(map(len, whole)) + taken
+        self._lines = lines.number + len(texts) - 1
+        if self._damage is not None and self.compression == "none":
+            self._look_for_proof(self._damage, texts[taken:])
 
-    def _too_long(self, line: Line) -> SessionFormatUnsupportedError:
-        return SessionFormatUnsupportedError(
-            f"line {line.number} has {line.length} bytes, more than the {self.max_line_bytes} "
-            "that are read",
-            str(self.path),
-        )
+    def _look_for_proof(self, damage: Damage, lines: Sequence[bytes]) -> None:
+        for line in lines:
+            if PROOF_OF_COMMIT in self._types_in(line):
+                raise self._corruption_of(damage)
+
+    def _take_first(self, line: bytes) -> None:
+        if len(line) > MAX_HEADER_BYTES:
+            raise self._corrupt(f"the header line is longer than {MAX_HEADER_BYTES} bytes", line=1)
+        self._take_header(line)
+
+    def _take_too_long(self, line: Line) -> None:
+        if self._damage is None or self.compression == "none":
+            raise SessionFormatUnsupportedError(
+                f"line {line.number} has {line.length} bytes, more than the {self.max_line_bytes} "
+                "that are read",
+                str(self.path),
+            )
 
     def _corruption_of(self, damage: Damage) -> SessionPersistenceCorruptionError:
         return self._corrupt(

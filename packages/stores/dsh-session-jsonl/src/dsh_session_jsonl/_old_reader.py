@@ -8,19 +8,14 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
-from dsh_session import (
-    SESSION_FORMAT_VERSION,
-    SessionEvent,
-    SessionHeader,
-    inherited_count_of,
-)
+from dsh_session import SESSION_FORMAT_VERSION, SessionEvent, SessionHeader
 from dsh_session_jsonl._encoding import framed, header_line
 from dsh_session_jsonl._old_scan import OldLogScan
 from dsh_session_jsonl._reader import LogReader, revision_of
 from dsh_session_jsonl.durable_files import publish
 from dsh_session_jsonl.layout import LogName, log_name
 from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES, open_log
-from dsh_session_persistence import SessionLog, SessionPersistenceError, SessionStorageError
+from dsh_session_persistence import ReadLog, SessionPersistenceError, SessionStorageError
 
 log: FilteringBoundLogger = structlog.get_logger(__name__)
 
@@ -32,6 +27,7 @@ class ConvertedLog(NamedTuple):
     """An old log in the present format, in memory."""
 
     header: SessionHeader
+    inherited_event_count: int
     events: Sequence[SessionEvent]
     rows: bytes
     """The events as stored rows."""
@@ -62,7 +58,13 @@ def convert(folder: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES
             if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
                 if scan.unpaired:
                     log.warning("session.import.unpaired", path=str(path), seqs=scan.unpaired)
-                return ConvertedLog(scan.header, scan.events, b"".join(scan.lines), revision)
+                return ConvertedLog(
+                    scan.header,
+                    scan.rules.inherited_event_count,
+                    scan.rules.events,
+                    b"".join(scan.lines),
+                    revision,
+                )
         attempt += 1
 
 
@@ -111,7 +113,7 @@ def _verify(target: Path, name: LogName, converted: ConvertedLog) -> None:
     )
 
 
-class OldLogReader(SessionLog):
+class OldLogReader(ReadLog):
     """A log of an older format opened for reading; follows to its successor once there is one."""
 
     def __init__(
@@ -121,70 +123,25 @@ class OldLogReader(SessionLog):
         self._folder = folder
         self._name = name
         self._max_line_bytes = max_line_bytes
-        self._log = self._converted()
-        self._inherited = inherited_count_of(self._log.events)
+        self._log = log = self._converted()
         self._successor: LogReader | None = None
-
-    @property
-    @override
-    def header(self) -> SessionHeader:
-        return self._log.header
-
-    @property
-    @override
-    def inherited_event_count(self) -> int:
-        return self._inherited
-
-    @property
-    @override
-    def end(self) -> int:
-        return len(self._log.events)
-
-    @property
-    @override
-    def materialized(self) -> bool:
-        return True
-
-    @property
-    @override
-    def path(self) -> Path | None:
-        if self._successor is not None:
-            return self._successor.path
-        return self._folder / log_name(*self._name)
+        super().__init__(
+            log.header, log.inherited_event_count, log.events, path=folder / log_name(*name)
+        )
 
     @override
-    def read(self) -> Sequence[SessionEvent]:
-        events = self._newest()
-        # Fewer is what a reader sees while an older build replaces a torn frame.
-        if len(events) >= len(self._log.events):
-            self._log = self._log._replace(events=events)
-        return self._log.events
-
-    @override
-    def append(self, events: Sequence[SessionEvent]) -> None:
-        raise NotImplementedError("a log for reading only")
-
-    @override
-    def flush(self) -> None:
-        raise NotImplementedError("a log for reading only")
-
-    @override
-    def close(self) -> None:
-        """Nothing is held open between two reads."""
-
     def _newest(self) -> Sequence[SessionEvent]:
         successor = self._folder / log_name(SESSION_FORMAT_VERSION, self._name.compression)
         if self._successor is None and successor.exists():
             self._successor = LogReader(
                 successor, self._name.compression, max_line_bytes=self._max_line_bytes
             )
+            self._path = successor
         if self._successor is not None:
             return self._successor.read()
         source = self._folder / log_name(*self._name)
         if revision_of(source.stat()) != self._log.revision:
-            fresh = self._converted()
-            self._log = self._log._replace(revision=fresh.revision)
-            return fresh.events
+            self._log = self._converted()
         return self._log.events
 
     def _converted(self) -> ConvertedLog:

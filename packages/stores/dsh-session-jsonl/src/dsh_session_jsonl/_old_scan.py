@@ -1,6 +1,6 @@
 """From the bytes of a log of formats 0 to 3 to the events of the present format, in memory."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -10,10 +10,8 @@ from dsh_session import (
     InvalidEventError,
     InvalidHeaderError,
     InvalidLogError,
-    SessionEvent,
     SessionHeader,
     UnsupportedEventError,
-    decode_stored_event,
     encode_seq_ranges,
     header_from_json,
 )
@@ -43,7 +41,6 @@ class OldLogScan(LineScan):
 
     def __init__(self, path: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         super().__init__(path, name.compression, max_line_bytes=max_line_bytes)
-        self.events: list[SessionEvent] = []
         self.lines: list[bytes] = []
         """The rows of the present format, each with its line end."""
 
@@ -60,6 +57,12 @@ class OldLogScan(LineScan):
         if self._header is None:
             raise self._corrupt("the log has no complete header line", line=1)
         return self._header
+
+    @property
+    def rules(self) -> StoredLogRules:
+        """The valid events, converted; known after `feed`."""
+        assert self._rules is not None, "the header comes first"
+        return self._rules
 
     @property
     def unpaired(self) -> list[int]:
@@ -79,6 +82,14 @@ class OldLogScan(LineScan):
         self._chain = Chain(self._version, value)
 
     @override
+    def _take_rows(self, lines: Sequence[bytes]) -> int:
+        for taken, line in enumerate(lines):
+            self._lines += 1
+            self._take_row(line)
+            if self._damage is not None:
+                return taken
+        return len(lines)
+
     def _take_row(self, line: bytes) -> None:
         assert self._chain is not None, "the header comes first"
         try:
@@ -111,10 +122,9 @@ class OldLogScan(LineScan):
     @override
     def _finish(self) -> None:
         assert self._chain is not None, "the header comes first"
-        assert self._rules is not None, "the header comes first"
         self._keep(self._converted(self._chain, None))
         try:
-            self._rules.finish()
+            self.rules.finish()
         except InvalidLogError as error:
             raise self._converted_wrong(error) from error
 
@@ -128,12 +138,10 @@ class OldLogScan(LineScan):
 
     def _keep(self, rows: Iterable[Row]) -> None:
         """Judge converted rows by the rules of native ones and take them."""
-        assert self._rules is not None, "the header comes first"
         for row in rows:
             try:
                 line = _stored(row)
-                event = decode_stored_event(line)
-                self._rules.take(event)
+                self.rules.decode([line])
             except UnsupportedEventError as error:
                 raise SessionFormatUnsupportedError(
                     error.message, str(self.path), cause=error
@@ -145,7 +153,6 @@ class OldLogScan(LineScan):
                 rule = f"it becomes a line of {len(line)} bytes"
                 raise self._unsupported(CannotConvertError(rule, row.type, row.origin))
             self._pairs.push(row)
-            self.events.append(event)
             self.lines.append(line + b"\n")
 
     def _converted_wrong(

@@ -1,5 +1,6 @@
 """From the bytes of a log to its valid events. Upstream: session-jsonl reader."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -11,7 +12,6 @@ from dsh_session import (
     InvalidEventError,
     InvalidHeaderError,
     InvalidLogError,
-    SessionEvent,
     SessionHeader,
     UnsupportedEventError,
     decode_stored_event,
@@ -34,7 +34,6 @@ class LogScan(LineScan):
         self, path: Path, compression: Compression, *, max_line_bytes: int = MAX_LINE_BYTES
     ) -> None:
         super().__init__(path, compression, max_line_bytes=max_line_bytes)
-        self.events: list[SessionEvent] = []
         self._header: SessionHeader | None = None
         self._rules: StoredLogRules | None = None
 
@@ -46,6 +45,12 @@ class LogScan(LineScan):
         return self._header
 
     @property
+    def rules(self) -> StoredLogRules:
+        """The valid events; known after `feed`."""
+        assert self._rules is not None, "the header comes first"
+        return self._rules
+
+    @property
     def resumable(self) -> bool:
         """Whether the next `feed` may go on at `good_end`; else the file is read anew."""
         return self._damage is None and not self.unframed
@@ -53,7 +58,7 @@ class LogScan(LineScan):
     @property
     @override
     def _count(self) -> int:
-        return len(self.events)
+        return 0 if self._rules is None else len(self._rules.events)
 
     @override
     def _take_header(self, line: bytes) -> None:
@@ -61,28 +66,24 @@ class LogScan(LineScan):
         self._rules = StoredLogRules(self._header)
 
     @override
-    def _take_row(self, line: bytes) -> None:
-        assert self._rules is not None, "the header comes first"
-        expected = len(self.events)
+    def _take_rows(self, lines: Sequence[bytes]) -> int:
+        before = self._count
         try:
-            event = decode_stored_event(line)
+            self.rules.decode(lines)
         except UnsupportedEventError as error:
             raise self._unsupported(error) from error
-        except InvalidEventError as error:
-            if error.event_type is not None and error.seq == expected:
+        except (InvalidEventError, InvalidLogError) as error:
+            taken = self._count - before
+            line = self._lines + taken + 1
+            out_of_place = isinstance(error, InvalidEventError) and (
+                error.event_type is None or error.seq != self._count
+            )
+            if not out_of_place:
                 # A whole event in its place that breaks a rule: no crash writes that.
-                raise self._corrupt(error.message, line=self._lines, cause=error) from error
-            self._damage = Damage(self._lines, error.message, error)
-            return
-        if event.seq != expected:
-            reason = f"expected seq {expected}, found seq {event.seq}"
-            self._damage = Damage(self._lines, reason, None)
-            return
-        try:
-            self._rules.take(event)
-        except (InvalidLogError, InvalidEventError) as error:
-            raise self._corrupt(error.message, line=self._lines, cause=error) from error
-        self.events.append(event)
+                raise self._corrupt(error.message, line=line, cause=error) from error
+            self._damage = Damage(line, error.message, error)
+            return taken
+        return len(lines)
 
     @override
     def _types_in(self, line: bytes) -> frozenset[str | None]:
@@ -95,9 +96,8 @@ class LogScan(LineScan):
 
     @override
     def _finish(self) -> None:
-        assert self._rules is not None, "the header comes first"
         try:
-            self._rules.finish()
+            self.rules.finish()
         except InvalidLogError as error:
             raise self._corrupt(error.message, cause=error) from error
 

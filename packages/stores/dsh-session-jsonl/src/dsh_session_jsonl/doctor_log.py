@@ -25,6 +25,7 @@ from dsh_session_jsonl.stored_lines import (
     MAX_HEADER_BYTES,
     FrameEnd,
     Line,
+    one_by_one,
     open_log,
     read_lines,
 )
@@ -98,7 +99,8 @@ class LogExamination:
         self._before_frame = 0
         self._tail: Line | None = None
         with open_log(path) as file:
-            self._read(read_lines(file, compression, max_line_bytes=max_line_bytes))
+            items = read_lines(file, compression, max_line_bytes=max_line_bytes)
+            self._read(one_by_one(items, framed=compression == "zstd"))
         self._finish()
 
     def note(

@@ -5,6 +5,8 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from dsh_session_persistence.files import sync_path
+
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 """Windows alone has a text mode, which would translate line ends."""
 
@@ -67,33 +69,11 @@ def publish(target: Path, data: bytes) -> None:
     finally:
         temporary.unlink(missing_ok=True)
     try:
-        sync_folder(target.parent)
+        sync_path(target.parent)
     except BaseException:
         # A name that may not survive a crash is no name: the caller tries again.
         target.unlink(missing_ok=True)
         raise
-
-
-def make_folders(folder: Path) -> None:
-    """Create the folder and what is missing above it, private to the user, durably."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-        sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a new name in the folder survive a crash, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _link_without_overwrite(source: Path, target: Path) -> None:

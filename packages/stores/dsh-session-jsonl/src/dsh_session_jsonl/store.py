@@ -13,13 +13,13 @@ from dsh_brand import HarnessError
 from dsh_session import SESSION_FORMAT_VERSION, SessionHeader, SessionId
 from dsh_session_jsonl import zstd_frames
 from dsh_session_jsonl._encoding import header_line, read_header_line
-from dsh_session_jsonl._lease import Lease
 from dsh_session_jsonl._old_reader import OldLogReader, convert, publish_converted
 from dsh_session_jsonl._old_scan import parse_old_header
 from dsh_session_jsonl._reader import LogReader, revision_of
 from dsh_session_jsonl._scan import parse_header, wrong_version
 from dsh_session_jsonl._writer import LogWriter
 from dsh_session_jsonl.layout import (
+    LOCK_NAME,
     NO_CWD,
     Compression,
     LogName,
@@ -31,6 +31,7 @@ from dsh_session_jsonl.layout import (
 from dsh_session_jsonl.stored_lines import MAX_HEADER_BYTES, MAX_LINE_BYTES
 from dsh_session_persistence import (
     Access,
+    Lease,
     ListingProblem,
     SessionAlreadyExistsError,
     SessionFormatUnsupportedError,
@@ -42,6 +43,7 @@ from dsh_session_persistence import (
     SessionPersistenceSnapshot,
     SessionStorageError,
 )
+from dsh_session_persistence.files import check_folder
 
 _ESCAPED: Final = re.compile(r"~([0-9A-F]{4})")
 
@@ -85,7 +87,7 @@ class JsonlStore(SessionLogStore):
         self.root = root.expanduser().resolve()
         self.compression: Compression = compression
         self.max_line_bytes = max_line_bytes
-        _check_root(self.root)
+        check_folder(self.root, "the root of the session store")
         if compression == "zstd":
             zstd_frames.check_available()
 
@@ -114,7 +116,7 @@ class JsonlStore(SessionLogStore):
         place = self._find(session_id)
         if access == "read":
             return self._read_log(place) if place.is_native else self._read_old_log(place)
-        lease = Lease.acquire(place.folder, session_id)
+        lease = Lease.acquire(place.folder / LOCK_NAME, session_id)
         try:
             # Looked at again: another writer may have published a later generation meanwhile.
             place = self._find(session_id)
@@ -247,21 +249,6 @@ class JsonlStore(SessionLogStore):
                 str(place.path),
                 line=1,
             )
-
-
-def _check_root(root: Path) -> None:
-    existing = root
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise SessionStorageError(
-            f"the root of the session store cannot be a folder: {existing} is none", str(root)
-        )
-    if not os.access(existing, os.R_OK | os.X_OK):
-        raise SessionStorageError(
-            f"the root of the session store cannot be read: no permission for {existing}",
-            str(root),
-        )
 
 
 def _check_header(header: SessionHeader, folder: Path) -> None:

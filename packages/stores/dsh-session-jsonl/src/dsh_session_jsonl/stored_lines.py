@@ -5,7 +5,7 @@ No file, whatever is in it, takes more memory than the longest line that may be 
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
@@ -36,6 +36,16 @@ class Line(NamedTuple):
     """`None` when it has no end, or is longer than what may be read."""
     ended: bool
     """False for what stands behind the last line end."""
+
+
+class Lines(NamedTuple):
+    """Whole lines behind one another, none of them too long."""
+
+    number: int
+    """Of the first one; 1 is the header."""
+    offset: int
+    """Byte of the file where the first one begins; in a compressed log, where their frame does."""
+    texts: Sequence[bytes]
 
 
 class FrameEnd(NamedTuple):
@@ -80,8 +90,10 @@ def read_lines(
     start: int = 0,
     lines_before: int = 0,
     max_line_bytes: int = MAX_LINE_BYTES,
-) -> Iterator[Line | FrameEnd]:
-    """The lines of a log; in a compressed one each frame is followed by its end.
+) -> Iterator[Lines | Line | FrameEnd]:
+    """The lines of a log, many at a time where they are ordinary.
+
+    In a compressed log each frame is followed by its end.
 
     Args:
         file: The log.
@@ -104,6 +116,20 @@ def read_lines(
     yield from splitter.rest()
 
 
+def one_by_one(
+    items: Iterable[Lines | Line | FrameEnd], *, framed: bool
+) -> Iterator[Line | FrameEnd]:
+    """The same, each line for itself; in a `framed` log all lines of a frame have its place."""
+    for item in items:
+        if not isinstance(item, Lines):
+            yield item
+            continue
+        offset = item.offset
+        for number, text in enumerate(item.texts, item.number):
+            yield Line(number, offset, len(text), text, True)
+            offset += 0 if framed else len(text) + 1
+
+
 class _Splitter:
     """Cuts pieces into lines, and counts what is too long instead of keeping it."""
 
@@ -116,21 +142,28 @@ class _Splitter:
         self._length = 0
         self._parts: list[bytes] = []
 
-    def feed(self, piece: bytes, offset: int, *, fixed: bool = False) -> Iterator[Line]:
+    def feed(self, piece: bytes, offset: int, *, fixed: bool = False) -> Iterator[Lines | Line]:
         """The lines that end in a piece at `offset` of the file; if `fixed`, all begin there."""
-        start, limit = 0, self._limit
-        while (newline := piece.find(b"\n", start)) >= 0:
+        texts = piece.split(b"\n")
+        last = texts.pop()
+        if texts and self._length:
+            self._take(texts[0], offset)
+            offset += 0 if fixed else len(texts[0]) + 1
+            del texts[0]
             self.number += 1
-            place = offset if fixed else offset + start
-            size = newline - start
-            if self._length or size > limit:
-                self._take(piece[start:newline], place)
+            yield self._line(self.number, ended=True)
+        if max(map(len, texts), default=0) > self._limit:
+            for text in texts:
+                self._take(text, offset)
+                offset += 0 if fixed else len(text) + 1
+                self.number += 1
                 yield self._line(self.number, ended=True)
-            else:
-                yield Line(self.number, place, size, piece[start:newline], True)
-            start = newline + 1
-        if start < len(piece):
-            self._take(piece[start:], offset if fixed else offset + start)
+        elif texts:
+            yield Lines(self.number + 1, offset, texts)
+            self.number += len(texts)
+            offset += 0 if fixed else sum(map(len, texts)) + len(texts)
+        if last:
+            self._take(last, offset)
 
     def rest(self) -> Iterator[Line]:
         """What stands behind the last line end."""
@@ -154,7 +187,9 @@ class _Splitter:
         return line
 
 
-def _compressed(file: BinaryIO, start: int, splitter: _Splitter) -> Iterator[Line | FrameEnd]:
+def _compressed(
+    file: BinaryIO, start: int, splitter: _Splitter
+) -> Iterator[Lines | Line | FrameEnd]:
     zstd_frames.check_available()
     for frame in zstd_frames.frames(file, start):
         before = splitter.number

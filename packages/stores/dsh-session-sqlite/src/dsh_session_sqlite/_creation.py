@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
+from dsh_session_persistence.files import make_folders, sync_path
 from dsh_session_sqlite._identity import (
     APPLICATION_ID,
     COMPANIONS,
@@ -57,18 +58,7 @@ def make_database(path: Path) -> None:
         finally:
             for ending in ("", *COMPANIONS):
                 temporary.with_name(temporary.name + ending).unlink(missing_ok=True)
-    _sync(path.parent)
-
-
-def make_folders(folder: Path) -> None:
-    """Create the folder and what is missing above it, private to the user, durably."""
-    missing = []
-    while not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(mode=0o700, exist_ok=True)
-        _sync(path.parent)
+    sync_path(path.parent)
 
 
 def _build(file: Path) -> None:
@@ -76,15 +66,4 @@ def _build(file: Path) -> None:
     os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
         connection.executescript(_SCHEMA)
-    _sync(file)
-
-
-def _sync(path: Path) -> None:
-    """Make a file, or the names in a folder, survive a crash, where the system can."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_path(file)

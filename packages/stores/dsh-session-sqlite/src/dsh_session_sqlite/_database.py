@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from dsh_session_persistence import SessionPersistenceCorruptionError, SessionStorageError
+from dsh_session_persistence.files import Inode
 from dsh_session_sqlite._creation import make_database
-from dsh_session_sqlite._identity import CheckedFile, Inode, check_version
+from dsh_session_sqlite._identity import CheckedFile, check_version
 
 _BUSY_S: Final = 10.0
 """How long a transaction waits for one of another process."""

@@ -9,9 +9,10 @@ import os
 import stat
 import threading
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from dsh_session_persistence import SessionFormatUnsupportedError, SessionStorageError
+from dsh_session_persistence.files import Inode
 
 APPLICATION_ID: Final = int.from_bytes(b"DSHS", "big")
 SCHEMA_VERSION: Final = 1
@@ -24,18 +25,6 @@ _HEADER_SIZE: Final = 100
 _VERSION_AT: Final = 60
 _APPLICATION_AT: Final = 68
 _READ: Final = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-
-
-class Inode(NamedTuple):
-    """Which file it is, whatever its name."""
-
-    device: int
-    number: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> "Inode":
-        """The inode that `status` is about."""
-        return cls(status.st_dev, status.st_ino)
 
 
 class CheckedFile:

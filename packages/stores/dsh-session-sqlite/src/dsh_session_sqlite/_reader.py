@@ -1,7 +1,6 @@
 """From rows to valid events, also beside a writer. A transaction sees a whole state, always."""
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -16,13 +15,11 @@ from dsh_session import (
     SessionHeader,
     SessionId,
     UnsupportedEventError,
-    decode_stored_event,
     header_from_json,
-    inherited_count_of,
 )
 from dsh_session_persistence import (
+    ReadLog,
     SessionFormatUnsupportedError,
-    SessionLog,
     SessionPersistenceCorruptionError,
     SessionPersistenceNotFoundError,
     StoredLogRules,
@@ -63,48 +60,39 @@ def parse_header(row: SessionRow, location: str) -> SessionHeader:
     return header
 
 
-class _Fold:
+class Reading:
     """The valid events of a log so far; broken for good when `feed` raises."""
 
     def __init__(self, row: SessionRow, location: str) -> None:
         self.number = row.number
+        """Stands for the session in the tables."""
+
         self.header = parse_header(row, location)
-        self.events: list[SessionEvent] = []
-        self._rules = StoredLogRules(self.header)
+        self.rules = StoredLogRules(self.header)
         self._location = location
 
     def feed(self, rows: Sequence[tuple[int, bytes]], event_count: int) -> None:
-        """Take the rows behind `events`; with them the log has `event_count`."""
-        for seq, data in rows:
-            self._take(seq, data)
-        if len(self.events) != event_count:
-            raise self._corrupt(f"{len(self.events)} of {event_count} events are there")
-        with self._judged("the log as a whole"):
-            self._rules.finish()
-
-    def _take(self, seq: int, data: bytes) -> None:
-        expected = len(self.events)
-        if seq != expected:
-            raise self._corrupt(f"the event of seq {expected} is missing")
-        with self._judged(f"the event of seq {seq}"):
-            event = decode_stored_event(data)
-            if event.seq != seq:
-                raise ValueError(f"it says it has seq {event.seq}")
-            self._rules.take(event)
-        self.events.append(event)
-
-    @contextlib.contextmanager
-    def _judged(self, what: str) -> Iterator[None]:
+        """Take the rows behind what is known; with them the log has `event_count` events."""
+        events = self.rules.events
+        seqs = range(len(events), len(events) + len(rows))
+        gap = next((due for due, (seq, _) in zip(seqs, rows, strict=True) if seq != due), None)
+        present = rows if gap is None else rows[: gap - seqs.start]
         try:
-            yield
+            self.rules.decode([row for _, row in present])
+            if gap is not None:
+                raise self._corrupt(f"the event of seq {gap} is missing")
+            if len(events) != event_count:
+                raise self._corrupt(f"{len(events)} of {event_count} events are there")
+            self.rules.finish()
         except UnsupportedEventError as error:
             raise SessionFormatUnsupportedError(
                 error.message, self._location, cause=error
             ) from error
         except (InvalidEventError, InvalidLogError) as error:
+            what = "the log as a whole"
+            if len(events) < seqs.stop:
+                what = f"the event of seq {len(events)}"
             raise self._corrupt(f"{what} is damaged: {error.message}", error) from error
-        except (ValueError, TypeError) as error:
-            raise self._corrupt(f"{what} is damaged: {error}", error) from error
 
     def _corrupt(
         self, message: str, cause: BaseException | None = None
@@ -112,7 +100,7 @@ class _Fold:
         return SessionPersistenceCorruptionError(message, self._location, cause=cause)
 
 
-class LogReader(SessionLog):
+class LogReader(ReadLog):
     """A log opened for reading; later readings fetch what was added."""
 
     def __init__(self, database: Database, session_id: SessionId) -> None:
@@ -120,79 +108,40 @@ class LogReader(SessionLog):
         self._database = database
         self._session_id = session_id
         self._location = location_of(database.path, session_id)
-        self._fold: _Fold | None = None
-        self._served: Sequence[SessionEvent] = ()
-        fold = self._refresh()
-        self._header = fold.header
-        self._inherited = inherited_count_of(fold.events)
-        self._number = fold.number
+        self._reading: Reading | None = None
+        events = self._newest()
+        rules = self.reading.rules
+        super().__init__(
+            self.reading.header, rules.inherited_event_count, events, path=database.path
+        )
 
     @property
-    @override
-    def header(self) -> SessionHeader:
-        return self._header
-
-    @property
-    @override
-    def inherited_event_count(self) -> int:
-        return self._inherited
-
-    @property
-    @override
-    def end(self) -> int:
-        return len(self._served)
-
-    @property
-    @override
-    def materialized(self) -> bool:
-        return True
-
-    @property
-    @override
-    def path(self) -> Path | None:
-        return self._database.path
-
-    @property
-    def number(self) -> int:
-        """What stands for the session in the tables."""
-        return self._number
+    def reading(self) -> Reading:
+        """What the last reading found."""
+        assert self._reading is not None, "the last reading did not fail"
+        return self._reading
 
     @override
-    def read(self) -> Sequence[SessionEvent]:
-        return self._refresh().events
-
-    @override
-    def append(self, events: Sequence[SessionEvent]) -> None:
-        raise NotImplementedError("a log for reading only")
-
-    @override
-    def flush(self) -> None:
-        raise NotImplementedError("a log for reading only")
-
-    @override
-    def close(self) -> None:
-        """Nothing is held open between two reads."""
-
-    def _refresh(self) -> _Fold:
+    def _newest(self) -> Sequence[SessionEvent]:
         # Kept only if it takes everything: a broken one would be in the middle of its rules.
-        fold, self._fold = self._fold, None
-        row, rows = self._fetch(fold)
-        if fold is None or fold.number != row.number:
-            fold = _Fold(row, self._location)
-        fold.feed(rows, row.event_count)
-        self._fold = fold
-        self._served = fold.events
-        return fold
+        reading, self._reading = self._reading, None
+        row, rows = self._fetch(reading)
+        if reading is None or reading.number != row.number:
+            reading = Reading(row, self._location)
+        reading.feed(rows, row.event_count)
+        self._reading = reading
+        return reading.rules.events
 
-    def _fetch(self, fold: _Fold | None) -> tuple[SessionRow, Sequence[tuple[int, bytes]]]:
-        """The session's row, and the events behind those of `fold` if it is still about them."""
+    def _fetch(self, known: Reading | None) -> tuple[SessionRow, Sequence[tuple[int, bytes]]]:
+        """The session's row, and the events behind those of `known` if it is still about them."""
         with explained(f"session {self._session_id!r} could not be read", self._location):
             try:
                 with self._database.transaction("DEFERRED") as connection:
                     row = find_session(connection, self._session_id)
                     if row is None:
                         raise SessionPersistenceNotFoundError(self._session_id)
-                    known = len(fold.events) if fold and fold.number == row.number else 0
-                    return row, stored_events(connection, row.number, known)
+                    same = known is not None and known.number == row.number
+                    start = len(known.rules.events) if known is not None and same else 0
+                    return row, stored_events(connection, row.number, start)
             except FileNotFoundError:
                 raise SessionPersistenceNotFoundError(self._session_id) from None

@@ -1,155 +1,105 @@
 """Extending a log: one transaction a batch, durable when it returns."""
 
 import contextlib
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from typing_extensions import override
 
 from dsh_session import SessionEvent, SessionHeader
-from dsh_session_persistence import (
-    SessionAlreadyExistsError,
-    SessionLog,
-    SessionOwnershipLostError,
-)
+from dsh_session_persistence import Claim, Lease, SessionAlreadyExistsError, WriteLog
+from dsh_session_persistence.files import make_folders
 from dsh_session_sqlite._database import Database, explained
-from dsh_session_sqlite._lease import Lease
 from dsh_session_sqlite._reader import LogReader, location_of
-from dsh_session_sqlite._tables import (
-    EncodedBatch,
-    extend_session,
-    find_session,
-    insert_session,
-)
+from dsh_session_sqlite._tables import EncodedBatch, extend_session, find_session, insert_session
+
+_NAME_LENGTH: Final = 40
 
 
-class LogWriter(SessionLog):
-    """The one writer of a log: of a new session, or of a stored one (`resume`)."""
+def take_lease(database: Path, session_id: str) -> Lease:
+    """Lock a session by a small file in a folder beside the database.
+
+    Raises:
+        SessionAlreadyOwnedError: Somebody else writes it.
+        OSError: The system refused.
+    """
+    # Of any id this makes a name that every file system takes.
+    digest = hashlib.sha256(session_id.encode("utf-8", "surrogatepass")).hexdigest()
+    folder = database.with_name(f"{database.name}-locks")
+    make_folders(folder)
+    return Lease.acquire(folder / f"{digest[:_NAME_LENGTH]}.lock", session_id, remove=True)
+
+
+class LogWriter(WriteLog[EncodedBatch]):
+    """The one writer of a log: of a new session, or of a stored one that was read under a lease."""
 
     def __init__(
-        self, database: Database, header: SessionHeader, inherited_event_count: int
+        self,
+        database: Database,
+        header: SessionHeader,
+        inherited_event_count: int = 0,
+        *,
+        stored: LogReader | None = None,
+        claim: Claim | None = None,
     ) -> None:
-        """Prepare a new session; nothing is touched before its first write."""
+        """Prepare the log; nothing is touched before the first write.
+
+        Args:
+            database: Where it lies. With `stored` it is held, and the writer lets it go.
+            header: The session's header.
+            inherited_event_count: Length of the fork prefix.
+            stored: The log as it was read; `None` for a new session.
+            claim: Under which it was read.
+        """
+        super().__init__(
+            header,
+            inherited_event_count,
+            path=database.path,
+            location=location_of(database.path, header.id),
+            stored=() if stored is None else stored.reading.rules.events,
+            claim=claim,
+        )
         self._database = database
-        self._header = header
-        self._inherited = inherited_event_count
-        self._events: list[SessionEvent] = []
-        self._number: int | None = None
-        self._lease: Lease | None = None
-        self._holds_database = False
-        self._lost: str | None = None
-
-    @classmethod
-    def resume(cls, database: Database, reader: LogReader, lease: Lease) -> "LogWriter":
-        """Go on with a stored log that was read under `lease`, which belongs to the writer now."""
-        log = cls(database, reader.header, reader.inherited_event_count)
-        log._events = list(reader.read())
-        log._number = reader.number
-        log._hold()
-        log._lease = lease
-        return log
-
-    @property
-    @override
-    def header(self) -> SessionHeader:
-        return self._header
-
-    @property
-    @override
-    def inherited_event_count(self) -> int:
-        return self._inherited
-
-    @property
-    @override
-    def end(self) -> int:
-        return len(self._events)
-
-    @property
-    @override
-    def materialized(self) -> bool:
-        return self._number is not None
-
-    @property
-    @override
-    def path(self) -> Path | None:
-        return self._database.path
+        self._number = None if stored is None else stored.reading.number
+        self._holds_database = stored is not None
 
     @override
-    def read(self) -> Sequence[SessionEvent]:
-        return self._events
+    def _encode(self, events: Sequence[SessionEvent]) -> EncodedBatch:
+        return EncodedBatch.of(events)
 
     @override
-    def append(self, events: Sequence[SessionEvent]) -> None:
-        batch = EncodedBatch.of(events)
-        with self._explained():
-            if self._number is None:
-                self._number = self._materialize(batch)
-            else:
-                self._check_owned()
-                self._extend(self._number, batch)
-        self._events.extend(events)
-
-    @override
-    def flush(self) -> None:
-        # What was appended is on the disk: a commit waits for it.
-        with self._explained():
-            if self._number is None:
-                self._number = self._materialize(EncodedBatch.of(()))
-            else:
-                self._check_owned()
-
-    @override
-    def close(self) -> None:
-        try:
-            if self._holds_database:
-                self._holds_database = False
-                self._database.release()
-        finally:
-            self._release()
-
-    def _materialize(self, batch: EncodedBatch) -> int:
+    def _take_claim(self) -> Claim:
         self._database.make()
-        self._lease = Lease.acquire(self._database.path, self._header.id)
-        try:
-            self._hold()
-            with self._database.transaction("IMMEDIATE") as connection:
-                if find_session(connection, self._header.id) is not None:
-                    raise SessionAlreadyExistsError(self._header.id, str(self._database.path))
-                return insert_session(connection, self._header, batch)
-        except BaseException:
-            self.close()
-            raise
+        return take_lease(self._database.path, self.header.id)
 
-    def _extend(self, number: int, batch: EncodedBatch) -> None:
-        with self._database.transaction("IMMEDIATE") as connection:
-            if not extend_session(connection, number, self._header.id, batch):
-                self._lose("somebody else changed the stored log")
-
-    def _check_owned(self) -> None:
-        if self._lost is None:
-            if self._lease is None or not self._lease.is_held():
-                self._lost = "its lock file was removed or replaced"
-            else:
-                self._lost = self._database.displaced()
-        if self._lost is not None:
-            self._lose(self._lost)
-
-    def _lose(self, reason: str) -> None:
-        self._lost = reason
-        raise SessionOwnershipLostError(self._header.id, reason)
-
-    def _hold(self) -> None:
+    @override
+    def _create(self, batch: EncodedBatch) -> None:
         self._database.hold()
         self._holds_database = True
+        with self._database.transaction("IMMEDIATE") as connection:
+            if find_session(connection, self.header.id) is not None:
+                raise SessionAlreadyExistsError(self.header.id, str(self._database.path))
+            self._number = insert_session(connection, self.header, batch)
 
-    def _release(self) -> None:
-        lease, self._lease = self._lease, None
-        if lease is not None:
-            lease.release()
+    @override
+    def _extend(self, batch: EncodedBatch) -> None:
+        assert self._number is not None, "a stored session has a number"
+        with self._database.transaction("IMMEDIATE") as connection:
+            if not extend_session(connection, self._number, self.header.id, batch):
+                self._lose("somebody else changed the stored log")
 
+    @override
+    def _displaced(self) -> str | None:
+        return self._database.displaced()
+
+    @override
+    def _let_go(self) -> None:
+        if self._holds_database:
+            self._holds_database = False
+            self._database.release()
+
+    @override
     def _explained(self) -> contextlib.AbstractContextManager[None]:
-        return explained(
-            f"session {self._header.id!r} could not be written; what was stored before is "
-            "intact, try again when the disk can take it",
-            location_of(self._database.path, self._header.id),
-        )
+        return explained(self._failure, self._location)

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import MutableSequence
+from collections.abc import Iterator, MutableSequence
 from pathlib import Path
 
 from typing_extensions import override
@@ -21,12 +21,12 @@ from dsh_session_persistence import (
     SessionPersistenceSnapshot,
     SessionStorageError,
 )
+from dsh_session_persistence.files import check_folder
 from dsh_session_sqlite._database import Database, explained
 from dsh_session_sqlite._identity import CheckedFile
-from dsh_session_sqlite._lease import Lease
 from dsh_session_sqlite._reader import LogReader, location_of, parse_header
 from dsh_session_sqlite._tables import SessionRow, all_sessions, find_session, id_of_key
-from dsh_session_sqlite._writer import LogWriter
+from dsh_session_sqlite._writer import LogWriter, take_lease
 
 
 class SqliteStore(SessionLogStore):
@@ -43,7 +43,7 @@ class SqliteStore(SessionLogStore):
         # The last part stays as it is: a symbolic link there is refused, not followed.
         self.path = path.parent.resolve() / path.name
         with explained("the session database cannot be used", str(self.path)):
-            _check_folder(self.path)
+            check_folder(self.path.parent, "the folder of the session database")
             with contextlib.suppress(FileNotFoundError):
                 CheckedFile(self.path).release()
         self._database = Database(self.path)
@@ -58,15 +58,24 @@ class SqliteStore(SessionLogStore):
     def open(self, session_id: SessionId, access: Access) -> SessionLog:
         if access == "read":
             return LogReader(self._database, session_id)
-        self._found(session_id)
-        _check_writable(self.path)
-        with explained(f"session {session_id!r} could not be opened", self._location(session_id)):
-            lease = Lease.acquire(self.path, session_id)
-        try:
-            return LogWriter.resume(self._database, LogReader(self._database, session_id), lease)
-        except BaseException:
-            lease.release()
-            raise
+        with self._held(session_id) as kept:
+            self._found(session_id)
+            _check_writable(self.path)
+            with explained(
+                f"session {session_id!r} could not be opened", self._location(session_id)
+            ):
+                lease = take_lease(self.path, session_id)
+            kept.callback(lease.release)
+            reader = LogReader(self._database, session_id)
+            writer = LogWriter(
+                self._database,
+                reader.header,
+                reader.inherited_event_count,
+                stored=reader,
+                claim=lease,
+            )
+            kept.pop_all()
+            return writer
 
     @override
     def stat(self, session_id: SessionId) -> SessionPersistenceSnapshot:
@@ -82,6 +91,18 @@ class SqliteStore(SessionLogStore):
         except SessionPersistenceError as error:
             problems.append(ListingProblem(location=str(self.path), error=error))
         return SessionListing(sessions=tuple(sessions), problems=tuple(problems))
+
+    @contextlib.contextmanager
+    def _held(self, session_id: SessionId) -> Iterator[contextlib.ExitStack]:
+        """Keep one connection for all the steps; what it gives undoes them unless it is emptied."""
+        with explained(f"session {session_id!r} could not be opened", self._location(session_id)):
+            try:
+                self._database.hold()
+            except FileNotFoundError:
+                raise SessionPersistenceNotFoundError(session_id) from None
+        with contextlib.ExitStack() as kept:
+            kept.callback(self._database.release)
+            yield kept
 
     def _add(
         self,
@@ -136,19 +157,4 @@ def _check_writable(path: Path) -> None:
     if not os.access(path, os.W_OK):
         raise SessionStorageError(
             "the session database may be read and not written: no permission", str(path)
-        )
-
-
-def _check_folder(path: Path) -> None:
-    existing = path.parent
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    if not existing.is_dir():
-        raise SessionStorageError(
-            f"the folder of the session database cannot be made: {existing} is none", str(path)
-        )
-    if not os.access(existing, os.R_OK | os.X_OK):
-        raise SessionStorageError(
-            f"the folder of the session database cannot be read: no permission for {existing}",
-            str(path),
         )

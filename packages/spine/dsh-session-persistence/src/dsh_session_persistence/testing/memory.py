@@ -1,7 +1,6 @@
 """The reference store: sessions in memory. It shows what a store has to do, and nothing else."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from typing_extensions import override
 
@@ -12,6 +11,8 @@ from dsh_session_persistence.errors import (
     SessionAlreadyOwnedError,
     SessionPersistenceNotFoundError,
 )
+from dsh_session_persistence.leases import Claim
+from dsh_session_persistence.logs import ReadLog, WriteLog
 from dsh_session_persistence.service import SessionPersistence
 from dsh_session_persistence.types import (
     Access,
@@ -22,75 +23,85 @@ from dsh_session_persistence.types import (
 )
 
 
-class MemoryRecord:
+class MemoryRecord(Claim):
     """One stored session; every log of it, of any instance, shares this object."""
 
     def __init__(self, header: SessionHeader, inherited_event_count: int) -> None:
         self.header = header
         self.inherited_event_count = inherited_event_count
         self.events: list[SessionEvent] = []
-        self.owner: MemoryLog | None = None
+        self.owned = False
+
+    def claim(self) -> Claim:
+        """Become the one writer."""
+        if self.owned:
+            raise SessionAlreadyOwnedError(self.header.id)
+        self.owned = True
+        return self
+
+    @override
+    def is_held(self) -> bool:
+        return self.owned
+
+    @override
+    def release(self) -> None:
+        self.owned = False
 
 
-class MemoryLog(SessionLog):
-    """A log of a `MemoryLogStore`."""
+class MemoryReadLog(ReadLog):
+    """A log of a `MemoryLogStore`, opened for reading."""
 
-    def __init__(self, store: "MemoryLogStore", record: MemoryRecord, access: Access) -> None:
+    def __init__(self, record: MemoryRecord) -> None:
+        super().__init__(record.header, record.inherited_event_count)
+        self._record = record
+        self.read()
+
+    @override
+    def _newest(self) -> Sequence[SessionEvent]:
+        return tuple(self._record.events)
+
+
+class MemoryWriteLog(WriteLog[Sequence[SessionEvent]]):
+    """The writer of a log of a `MemoryLogStore`."""
+
+    def __init__(
+        self, store: "MemoryLogStore", record: MemoryRecord, claim: Claim | None = None
+    ) -> None:
+        super().__init__(
+            record.header,
+            record.inherited_event_count,
+            location="memory",
+            stored=record.events,
+            claim=claim,
+        )
         self._store = store
-        self.record = record
-        """What is stored, shared by all logs of the session."""
-        if access == "write" and self.materialized:
-            self._own()
+        self._record = record
 
-    @property
     @override
-    def header(self) -> SessionHeader:
-        return self.record.header
+    def _encode(self, events: Sequence[SessionEvent]) -> Sequence[SessionEvent]:
+        return events
 
-    @property
     @override
-    def inherited_event_count(self) -> int:
-        return self.record.inherited_event_count
+    def _take_claim(self) -> Claim:
+        return self._store.records.get(self.header.id, self._record).claim()
 
-    @property
     @override
-    def end(self) -> int:
-        return len(self.record.events)
+    def _create(self, batch: Sequence[SessionEvent]) -> None:
+        if self._store.records.setdefault(self.header.id, self._record) is not self._record:
+            raise SessionAlreadyExistsError(self.header.id)
+        self._record.events.extend(batch)
 
-    @property
     @override
-    def materialized(self) -> bool:
-        return self._store.records.get(self.header.id) is self.record
+    def _extend(self, batch: Sequence[SessionEvent]) -> None:
+        self._record.events.extend(batch)
 
-    @property
     @override
-    def path(self) -> Path | None:
+    def _displaced(self) -> str | None:
         return None
 
     @override
-    def read(self) -> Sequence[SessionEvent]:
-        return tuple(self.record.events)
-
-    @override
-    def append(self, events: Sequence[SessionEvent]) -> None:
-        self.flush()
-        self.record.events.extend(events)
-
-    @override
-    def flush(self) -> None:
-        if self._store.records.setdefault(self.header.id, self.record) is not self.record:
-            raise SessionAlreadyExistsError(self.header.id)
-        self._own()
-
-    @override
-    def close(self) -> None:
-        if self.record.owner is self:
-            self.record.owner = None
-
-    def _own(self) -> None:
-        if self.record.owner not in (None, self):
-            raise SessionAlreadyOwnedError(self.header.id)
-        self.record.owner = self
+    def _let_go(self) -> None:
+        """Nothing is open."""
 
 
 class MemoryLogStore(SessionLogStore):
@@ -103,11 +114,14 @@ class MemoryLogStore(SessionLogStore):
     def create(self, header: SessionHeader, inherited_event_count: int) -> SessionLog:
         if header.id in self.records:
             raise SessionAlreadyExistsError(header.id)
-        return MemoryLog(self, MemoryRecord(header, inherited_event_count), "write")
+        return MemoryWriteLog(self, MemoryRecord(header, inherited_event_count))
 
     @override
     def open(self, session_id: SessionId, access: Access) -> SessionLog:
-        return MemoryLog(self, self._record(session_id), access)
+        record = self._record(session_id)
+        if access == "read":
+            return MemoryReadLog(record)
+        return MemoryWriteLog(self, record, record.claim())
 
     @override
     def stat(self, session_id: SessionId) -> SessionPersistenceSnapshot:
