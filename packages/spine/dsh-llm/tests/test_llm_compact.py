@@ -17,6 +17,7 @@ from dsh_llm import (
     BlockStart,
     CallId,
     FinishChunk,
+    FinishReason,
     LlmFailure,
     MaxTokensFinish,
     RawChunk,
@@ -386,3 +387,27 @@ def test_L187_a_chunk_of_an_unknown_type_passes_through_and_is_ignored() -> None
 def test_L191_readers_by_type_take_only_raw_types() -> None:
     with pytest.raises(ValueError, match="join runs"):
         assistant_stream_chunks([], "text-delta")  # type: ignore[arg-type]  # bad on purpose
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        pytest.param(BlockEnd(0, TextBlock(cast("str", b"x"))), id="bytes for text"),
+        pytest.param(
+            BlockEnd(0, ToolCallBlock(CallId("c"), "ls", cast("str", 7j))), id="arguments"
+        ),
+        pytest.param(UsageChunk(TokenUsage(1, 1, cast("int", float("inf")))), id="infinite count"),
+        pytest.param(UsageChunk(TokenUsage(2**53, 1)), id="too large a count"),
+        pytest.param(BlockStart(0, cast("str", 7j)), id="block type"),
+        pytest.param(FinishChunk(cast("FinishReason", 7j)), id="reason"),
+    ],
+)
+def test_L185_what_is_no_json_is_refused_wherever_it_stands(chunk: StreamChunk) -> None:
+    stream = AssistantStreamAccumulator()
+    stream.push(1, TextDelta(0, "a"))
+    before = stream.snapshot()
+    with pytest.raises(ValueError, match="cannot be stored"):
+        stream.push(2, chunk)
+    assert stream.snapshot() == before
+    stream.push(3, TextDelta(0, "b"))
+    assert stream.snapshot() == (TextChunks(1, 0, (2,), ("a", "b")),)

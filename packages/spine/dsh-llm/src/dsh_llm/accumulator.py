@@ -3,14 +3,19 @@
 from typing import Final
 
 from dsh_brand import MAX_SAFE_INT, NotJsonError, freeze_json, to_json
+from dsh_llm.blocks import Block, ReasoningBlock, TextBlock, ToolCallBlock
 from dsh_llm.chunks import (
     BlockEnd,
     BlockStart,
     FinishChunk,
+    MaxTokensFinish,
     ReasoningDelta,
+    StopFinish,
     StreamChunk,
     TextDelta,
+    TokenUsage,
     ToolCallDelta,
+    ToolCallsFinish,
     UsageChunk,
 )
 from dsh_llm.ids import CallId
@@ -22,8 +27,10 @@ from dsh_llm.records import (
     TimedChunk,
     ToolCallChunks,
 )
+from dsh_llm.sources import ReplayEnvelope
 
 _RAW: Final = (BlockStart, BlockEnd, UsageChunk, FinishChunk)
+_PLAIN_FINISHES: Final = (StopFinish, ToolCallsFinish, MaxTokensFinish)
 
 
 class _OpenRun:
@@ -93,28 +100,46 @@ class AssistantStreamAccumulator:
         Raises:
             ValueError: Not a chunk, or one that cannot be stored; the accumulator is as before.
         """
-        if type(time) is not int or not -MAX_SAFE_INT <= time <= MAX_SAFE_INT:
-            raise ValueError(f"time {time!r} is not an integer of at most 2^53-1 milliseconds")
-        kind = type(chunk)
-        if kind is TextDelta or kind is ReasoningDelta:
-            self._push_text(kind, time, chunk)  # type: ignore[arg-type]  # `kind` is its exact class
-        elif kind is ToolCallDelta:
-            self._push_call(time, chunk)  # type: ignore[arg-type]  # `kind` is its exact class
-        elif kind in _RAW:
-            self._push_raw(time, chunk)
-        else:
-            raise ValueError(f"{chunk!r:.120} is no chunk of a stream")
+        self.add(time, chunk)
         return TimedChunk(time, chunk)
 
-    def _push_text(self, kind: type, time: int, chunk: TextDelta | ReasoningDelta) -> None:
+    def add(self, time: int, chunk: StreamChunk) -> None:
+        """`push` without its result, for callers who have chunk and time at hand."""
+        if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
+            run = self._run
+            if (  # nearly every chunk goes on with the open run, and then this is all to check
+                run is not None
+                and type(chunk) is run.kind
+                and chunk.index is run.index
+                and chunk.extra is None
+                and type(chunk.text) is str
+                and type(time) is int
+                and 0 <= run.last <= time <= MAX_SAFE_INT
+            ):
+                run.dt.append(time - run.last)
+                run.members.append(chunk.text)
+                run.last = time
+                return
+        if type(time) is not int or not -MAX_SAFE_INT <= time <= MAX_SAFE_INT:
+            raise ValueError(f"time {time!r} is not an integer of at most 2^53-1 milliseconds")
+        if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
+            self._add_text(time, chunk)
+        elif type(chunk) is ToolCallDelta:
+            self._add_call(time, chunk)
+        elif type(chunk) in _RAW:
+            self._keep_raw(time, chunk)
+        else:
+            raise ValueError(f"{chunk!r:.120} is no chunk of a stream")
+
+    def _add_text(self, time: int, chunk: TextDelta | ReasoningDelta) -> None:
         _check_index(chunk.index)
         _check_text(chunk.text, "text")
         if chunk.extra is not None:
             self._keep_raw(time, chunk)
         else:
-            self._join(kind, time, chunk.index, chunk.text, _NO_CALL)
+            self._join(type(chunk), time, chunk.index, chunk.text, _NO_CALL)
 
-    def _push_call(self, time: int, chunk: ToolCallDelta) -> None:
+    def _add_call(self, time: int, chunk: ToolCallDelta) -> None:
         _check_index(chunk.index)
         _check_text(chunk.id, "id")
         _check_text(chunk.arguments_delta, "fragment")
@@ -126,16 +151,8 @@ class AssistantStreamAccumulator:
             call = (chunk.id, chunk.name)
             self._join(ToolCallDelta, time, chunk.index, chunk.arguments_delta, call)
 
-    def _push_raw(self, time: int, chunk: StreamChunk) -> None:
-        if isinstance(chunk, BlockStart | BlockEnd):
-            _check_index(chunk.index)
-        self._keep_raw(time, chunk)
-
     def _keep_raw(self, time: int, chunk: StreamChunk) -> None:
-        try:
-            freeze_json(to_json(chunk))
-        except NotJsonError as error:
-            raise ValueError(f"chunk {type(chunk).__name__} cannot be stored: {error}") from error
+        _check_raw(chunk)
         self._end_run()
         self._done.append(RawChunk(time, chunk))
 
@@ -159,6 +176,58 @@ class AssistantStreamAccumulator:
         if self._run is None:
             return tuple(self._done)
         return (*self._done, self._run.record())
+
+
+def _check_raw(chunk: StreamChunk) -> None:
+    if type(chunk) is BlockStart or type(chunk) is BlockEnd:
+        _check_index(chunk.index)
+    if chunk.extra is None and _is_plain(chunk):
+        return
+    try:
+        freeze_json(to_json(chunk))
+    except NotJsonError as error:
+        name = type(chunk).__name__
+        raise ValueError(f"chunk {name} cannot be stored: {error}") from error
+
+
+def _is_plain(chunk: StreamChunk) -> bool:
+    """Whether a chunk is storable at sight, which spares most of them a walk through their JSON."""
+    if type(chunk) is BlockStart:
+        return type(chunk.block_type) is str
+    if type(chunk) is BlockEnd:
+        return _is_plain_block(chunk.block)
+    if type(chunk) is FinishChunk:
+        reason, state = chunk.reason, chunk.replay_state
+        plain = type(reason) in _PLAIN_FINISHES and reason.extra is None
+        # An envelope freezes what it is given, and refuses what is no JSON.
+        return plain and (state is None or (type(state) is ReplayEnvelope and state.extra is None))
+    return type(chunk) is UsageChunk and _is_plain_usage(chunk.usage)
+
+
+def _is_plain_block(block: Block) -> bool:
+    if block.extra is not None:
+        return False
+    if type(block) is TextBlock or type(block) is ReasoningBlock:
+        return type(block.text) is str
+    return type(block) is ToolCallBlock and (
+        type(block.id) is str and type(block.name) is str and type(block.arguments) is str
+    )
+
+
+def _is_plain_usage(usage: TokenUsage) -> bool:
+    if type(usage) is not TokenUsage or usage.extra is not None:
+        return False
+    counts = (
+        usage.input_tokens,
+        usage.output_tokens,
+        usage.total_tokens,
+        usage.cache_read_tokens,
+        usage.cache_write_tokens,
+        usage.reasoning_tokens,
+    )
+    return all(
+        count is None or (type(count) is int and 0 <= count <= MAX_SAFE_INT) for count in counts
+    )
 
 
 def _check_index(index: object) -> None:

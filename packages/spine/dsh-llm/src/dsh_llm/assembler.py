@@ -25,23 +25,6 @@ from dsh_llm.messages import Message, create_assistant_message
 from dsh_llm.sources import ModelSource, ReplayEnvelope
 
 
-class _Pieces:
-    """Text that grows at its end and is joined when it is read."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: list[str] = []
-
-    def add(self, text: str) -> None:
-        self._parts.append(text)
-
-    def joined(self) -> str:
-        if len(self._parts) > 1:
-            self._parts = ["".join(self._parts)]
-        return pair_surrogates(self._parts[0]) if self._parts else ""
-
-
 class _OpenBlock:
     """What is known of a block so far; `closed` is its end, which is authoritative."""
 
@@ -49,8 +32,8 @@ class _OpenBlock:
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.text = _Pieces()
-        self.arguments = _Pieces()
+        self.text: list[str] = []
+        self.arguments: list[str] = []
         self.id = ""
         self.name = ""
         self.closed: Block | None = None
@@ -58,7 +41,7 @@ class _OpenBlock:
     def add_call(self, chunk: ToolCallDelta) -> None:
         self.id = chunk.id or self.id
         self.name = chunk.name or self.name
-        self.arguments.add(chunk.arguments_delta)
+        self.arguments.append(chunk.arguments_delta)
 
     def is_call(self) -> bool:
         if self.closed is not None:
@@ -71,14 +54,21 @@ class _OpenBlock:
             return self.closed
         match self.kind:
             case "text":
-                return TextBlock(self.text.joined())
+                return TextBlock(_joined(self.text))
             case "reasoning":
-                return ReasoningBlock(self.text.joined())
+                return ReasoningBlock(_joined(self.text))
             case "tool-call":
                 call_id = CallId(self.id or f"call-{index}")
-                return ToolCallBlock(call_id, self.name, self.arguments.joined())
+                return ToolCallBlock(call_id, self.name, _joined(self.arguments))
             case _:
                 return None
+
+
+def _joined(pieces: list[str]) -> str:
+    """The text of pieces that grow at their end; reading again costs only what came since."""
+    if len(pieces) > 1:
+        pieces[:] = ["".join(pieces)]
+    return pair_surrogates(pieces[0]) if pieces else ""
 
 
 class BlockAssembler:
@@ -101,39 +91,35 @@ class BlockAssembler:
 
     def push(self, chunk: Chunk) -> None:
         """Fold one chunk; one that this build does not know is ignored."""
-        match chunk:
-            case TextDelta(index=index, text=text):
-                self._at(index, "text", text)
-            case ReasoningDelta(index=index, text=text):
-                self._at(index, "reasoning", text)
-            case ToolCallDelta(index=index):
-                block = self._block(index, "tool-call")
-                if block.closed is None:
-                    block.add_call(chunk)
-            case BlockStart(index=index, block_type=kind):
-                self._block(index, kind)
-            case BlockEnd(index=index, block=ended):
-                block = self._block(index, ended.type)
-                if block.closed is None:
-                    block.closed = ended
-            case UsageChunk(usage=usage):
-                self.usage = usage
-            case FinishChunk(reason=reason, replay_state=state):
-                self.finish = reason
-                self._replay_state = state
-            case _:
-                pass
+        if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
+            block = self._open.get(chunk.index)
+            if block is None:
+                block = self._block(
+                    chunk.index, "text" if type(chunk) is TextDelta else "reasoning"
+                )
+            if block.closed is None:
+                block.text.append(chunk.text)
+        elif type(chunk) is ToolCallDelta:
+            block = self._block(chunk.index, "tool-call")
+            if block.closed is None:
+                block.add_call(chunk)
+        elif type(chunk) is BlockStart:
+            self._block(chunk.index, chunk.block_type)
+        elif type(chunk) is BlockEnd:
+            block = self._block(chunk.index, chunk.block.type)
+            if block.closed is None:
+                block.closed = chunk.block
+        elif type(chunk) is UsageChunk:
+            self.usage = chunk.usage
+        elif type(chunk) is FinishChunk:
+            self.finish = chunk.reason
+            self._replay_state = chunk.replay_state
 
     def _block(self, index: int, kind: str) -> _OpenBlock:
         block = self._open.get(index)
         if block is None:
             block = self._open[index] = _OpenBlock(kind)
         return block
-
-    def _at(self, index: int, kind: str, text: str) -> None:
-        block = self._block(index, kind)
-        if block.closed is None:
-            block.text.add(text)
 
     def blocks(self) -> tuple[Block, ...]:
         """The blocks in the order in which their indexes were first seen.
