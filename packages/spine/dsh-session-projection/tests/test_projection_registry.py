@@ -143,6 +143,85 @@ def test_S153_same_is_identity_or_type_and_value(
     assert same(left, right) is expected
 
 
+async def test_S155_a_unit_that_names_its_events_gets_no_others() -> None:
+    async with registry_root() as (ctx, projections):
+        got: list[str] = []
+
+        def apply(state: int, event: SessionEvent) -> int:
+            got.append(event.type)
+            return state + 1
+
+        wanted = unit(
+            init=lambda *_: 0, apply=apply, view=None, event_types=frozenset({"test/add"})
+        )
+        projections.register(wanted)
+        session = ctx.sessions.create()
+        for name in ("x/y", "test/add", "x/y"):
+            session.append(name, 1)
+        assert got == ["test/add"]
+        assert projections.checkpoint(session) == {"all": {"ver": 1, "seq": 2, "val": 1}}
+        session.append("test/add", 1)
+        assert projections.state_of(session, "all") == 2
+        late = Session.create(session.id, session.events)
+        assert projections.state_of(late, "all") == 2
+        assert got == ["test/add"] * 4
+
+
+async def test_S156_a_view_that_nobody_reads_or_waits_for_is_not_made() -> None:
+    async with registry_root() as (ctx, projections):
+        made: list[object] = []
+        told: list[object] = []
+
+        def view(state: list[object]) -> list[object]:
+            made.append(state)
+            return state
+
+        projections.register(unit(view=view))
+        session = ctx.sessions.create()
+        add(session, 1)
+        add(session, 2)
+        assert made == []
+        assert projections.snapshot(session).values == {"all": [1, 2]}
+        assert projections.cached_snapshot(session).values == {"all": [1, 2]}
+        assert made == [[1, 2]]
+        add(session, 3)
+        projections.on_changed(lambda *change: told.append(change[2:]))
+        add(session, 4)
+        assert made == [[1, 2], [1, 2, 3], [1, 2, 3, 4]]
+        assert told == [([1, 2, 3, 4], 3)]
+
+
+async def test_S156_a_view_that_stayed_since_an_unread_change_is_not_told() -> None:
+    async with registry_root() as (ctx, projections):
+        told: list[object] = []
+        projections.register(unit(view=lambda state: len(state) // 2))
+        session = ctx.sessions.create()
+        projections.snapshot(session)
+        add(session, 1)
+        add(session, 2)
+        projections.on_changed(lambda *change: told.append(change[2:]))
+        add(session, 3)
+        add(session, 4)
+        assert told == [(2, 3)]
+
+
+async def test_S158_a_view_that_fails_is_made_again_at_the_next_read() -> None:
+    async with registry_root() as (ctx, projections):
+        told: list[object] = []
+        projections.register(unit("typed", view_type=list[int]))
+        session = ctx.sessions.create()
+        add(session, "text")
+        assert projections.state_of(session, "typed") == ["text"]
+        assert list(projections.cached_snapshot(session).failed) == ["typed"]
+        with pytest.raises(ProjectionFailed, match="typed"):
+            projections.snapshot(session, ["typed"])
+        projections.on_changed(lambda *change: told.append(change[2:]))
+        add(session, 1)
+        assert told == []
+        with pytest.raises(ProjectionFailed, match="at seq 1"):
+            projections.state_of(session, "typed")
+
+
 async def test_S158_a_failing_unit_harms_only_readers_of_its_key() -> None:
     async with registry_root() as (ctx, projections):
         session = ctx.sessions.create()

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
-from dsh_cordis import Context, InternalError, create_scope
+from dsh_cordis import Context, InternalDispatch, InternalError, create_scope
 from dsh_session import (
     EndSeed,
     InvalidLogError,
@@ -26,8 +26,9 @@ from dsh_session import (
     SessionStateError,
     SessionStore,
     TurnStart,
+    UserMessageEvent,
 )
-from dsh_session.testing import append_turn, counting_clock, new_session
+from dsh_session.testing import append_turn, counting_clock, new_session, user_message
 
 
 @asynccontextmanager
@@ -183,6 +184,23 @@ async def test_S94_listeners_find_the_event_and_may_not_append_to_it() -> None:
         session.append(TurnStart(turn=1))
         assert found == [True]
         assert (session.seq, other.seq) == (1, 1)
+
+
+async def test_S32_an_observer_of_dispatches_refuses_before_the_commit() -> None:
+    async with store_root() as ctx:
+        session = ctx.sessions.create()
+
+        def refuse(event: InternalDispatch) -> None:
+            if isinstance(event.event, SessionEventAppended):
+                raise ValueError("not this one")
+
+        stop = ctx.on(InternalDispatch, refuse)
+        with pytest.raises(ValueError, match="not this one"):
+            session.append(UserMessageEvent(message=user_message("a")), surface_op="append")
+        stop()
+        assert (session.seq, list(session.surface.nodes)) == (0, [])
+        session.append(TurnStart(turn=1))
+        assert session.seq == 1
 
 
 async def test_S94_a_failing_listener_harms_nobody() -> None:

@@ -3,6 +3,7 @@
 Work is counted in calls of functions, which are the same in every run; times are not.
 """
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -180,11 +181,14 @@ def counted_calls() -> Iterator[list[int]]:
         calls[0] += event in {"call", "c_call"}
 
     before = sys.getprofile()
+    gc.collect()
+    gc.disable()  # what it finds belongs to other tests, and its callbacks would count here
     sys.setprofile(count)
     try:
         yield calls
     finally:
         sys.setprofile(before)
+        gc.enable()
 
 
 def work(do: Callable[[], object]) -> int:

@@ -26,6 +26,9 @@ class ProjectionDefinition(msgspec.Struct, Generic[S], frozen=True, kw_only=True
     """The state before the first event, from the header and the length of the fork prefix."""
     apply: Callable[[S, SessionEvent], S]
     """The state after an event."""
+    event_types: frozenset[str] | None = None
+    """Types of the events that can change the state; others are not given to `apply`. `None`: all.
+    """
     view: Callable[[S], object] | None = None
     """What clients see of the state, JSON; without it the unit is for this process only."""
     state_type: Any = None

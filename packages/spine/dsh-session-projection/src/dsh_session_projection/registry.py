@@ -4,6 +4,7 @@ Upstream: packages/session/session-projection/src/index.ts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -13,7 +14,7 @@ from structlog.typing import FilteringBoundLogger
 from dsh_brand import JsonValue
 from dsh_cordis import Context, Handle, Service
 from dsh_session import Session, SessionEvent, SessionEventAppended, SessionHeader
-from dsh_session_projection._cells import Cell, Unit, new_cell, push_all, saved_cell
+from dsh_session_projection._cells import Cell, Changed, Unit, new_cell, push_all, saved_cell
 from dsh_session_projection.definition import (
     ProjectionDefinition,
     ProjectionRow,
@@ -120,10 +121,15 @@ class SessionProjectionRegistry(Service):
         """The views that are built already, as of the lowest of them; folds nothing."""
         cells = self._cells.get(session, {})
         present = [cells[unit.key] for unit in self._visible(keys) if unit.key in cells]
-        return ProjectionSnapshot(
-            as_of_seq=min((cell.seq for cell in present), default=-1),
-            values={cell.unit.key: cell.view for cell in present},
-        )
+        values: dict[str, JsonValue] = {}
+        failed: dict[str, Exception] = {}
+        for cell in present:
+            try:
+                values[cell.unit.key] = cell.view
+            except ProjectionFailed as error:
+                failed[cell.unit.key] = error
+        as_of_seq = min((cell.seq for cell in present), default=-1)
+        return ProjectionSnapshot(as_of_seq=as_of_seq, values=values, failed=failed)
 
     def checkpoint(self, session: Session) -> dict[str, ProjectionRow]:
         """The states of all units, detached; of one that fails the last good state."""
@@ -221,27 +227,54 @@ class SessionProjectionRegistry(Service):
         Raises:
             ProjectionFailed: The unit cannot follow.
         """
-        # The event that is being told of counts as new for a cell that is built by a read now.
-        cell = self._cell(session, unit, session.seq - session.appending)
-        cell.follow(session, session.seq, lambda *change: self._tell(session, *change))
+        cells = self._cells.get(session)
+        cell = None if cells is None else cells.get(unit.key)
+        if cell is None:
+            cell = self._new_cell(session, unit)
+        if cell.seq + 1 < session.seq:
+            cell.follow(session, session.seq, self._teller(session))
         return cell
 
-    def _cell(self, session: Session, unit: Unit, end: int) -> Cell:
-        """The unit's cell; a new one is folded up to `end`, and nobody is told."""
-        cells = self._cells.setdefault(session, {})
-        if unit.key not in cells:
-            start = (session.header, session.inherited_event_count)
-            cells[unit.key] = new_cell(unit, *start)
-            cells[unit.key].follow(session, end)
-        return cells[unit.key]
+    def _new_cell(self, session: Session, unit: Unit) -> Cell:
+        """The unit's cell, folded, and nobody is told.
+
+        The event that is being told of is left out: it is news for a cell that is made by a read.
+        """
+        start = (session.header, session.inherited_event_count)
+        cell = new_cell(unit, *start)
+        self._cells.setdefault(session, {})[unit.key] = cell
+        cell.follow(session, session.seq - session.appending)
+        return cell
 
     def _appended(self, appended: SessionEventAppended) -> None:
-        session = appended.session
-        for key, registered in list(self._units.items()):
+        session, event = appended.session, appended.event
+        cells = self._cells.get(session)
+        if cells is None or len(cells) < len(self._units):
+            self._touch_all(session)
+            return
+        changed = self._teller(session)
+        for cell in tuple(cells.values()):
+            try:
+                if cell.seq + 1 == event.seq:
+                    cell.push(event, changed)
+                else:  # it failed before, or was read by a listener that came first
+                    cell.follow(session, event.seq + 1, changed)
+            except ProjectionFailed as error:
+                self._warn(session, error)
+
+    def _touch_all(self, session: Session) -> None:
+        for registered in list(self._units.values()):
             try:
                 self._touch(session, registered.unit)
             except ProjectionFailed as error:
-                log.warning("projection.failed", key=key, seq=error.seq, session=session.id)
+                self._warn(session, error)
+
+    def _warn(self, session: Session, error: ProjectionFailed) -> None:
+        log.warning("projection.failed", key=error.key, seq=error.seq, session=session.id)
+
+    def _teller(self, session: Session) -> Changed | None:
+        """What tells the listeners; `None` if there are none."""
+        return partial(self._tell, session) if self._listeners else None
 
     def _tell(self, session: Session, key: str, view: JsonValue, seq: int) -> None:
         for listener in list(self._listeners.values()):

@@ -50,12 +50,12 @@ def system_now_ms() -> int:
 class SessionObserver(Protocol):
     """Where a session that lives in a store announces its events."""
 
-    def admit(self, session: "Session", event: SessionEvent) -> None:
-        """The event is about to be committed and breaks no rule of the log; raise to refuse it."""
-        ...
+    def admit(self, session: "Session", event: SessionEvent) -> Callable[[], None]:
+        """The event is about to be committed and breaks no rule of the log; raise to refuse it.
 
-    def committed(self, session: "Session", event: SessionEvent) -> None:
-        """The event is in the log. Must not raise."""
+        Returns:
+            What tells of the event once it is in the log, and must not raise.
+        """
         ...
 
 
@@ -273,26 +273,27 @@ class Session:
                 surface_op=surface_op,
                 ignorable=ignorable,
             )
-            self._commit(event)
-            if self.observer is not None:
-                self.observer.committed(self, event)
+            tell = self._commit(event)
+            if tell is not None:
+                tell()
         finally:
             self._appending = False
-            self._run_deferred()
+            if self._after_append:
+                self._run_deferred()
         return event
 
-    def _commit(self, event: SessionEvent) -> None:
+    def _commit(self, event: SessionEvent) -> Callable[[], None] | None:
         check_event(event)
-        if isinstance(event.data, EndSeed) and event.data.inherited:
+        if type(event.data) is EndSeed and event.data.inherited:
             reason = "the tagged marker is written by forking only"
             raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
         change = self.surface.check(event)
-        if self.observer is not None:
-            self.observer.admit(self, event)
+        tell = None if self.observer is None else self.observer.admit(self, event)
         self._events.append(event)
         self._view = None
         if change is not None:
             self.surface.commit(change)
+        return tell
 
     def derive_messages(self) -> list[Message]:
         """The history the model sees: a fresh list over the frozen messages of the events.

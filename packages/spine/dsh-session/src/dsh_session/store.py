@@ -72,12 +72,11 @@ class _Entry:
         self.leaving = False
         self.handle: Handle | None = None
 
-    def admit(self, session: Session, event: SessionEvent) -> None:
+    def admit(self, session: Session, event: SessionEvent) -> Callable[[], None]:
         for guard in self.store.guards():
             guard(session, event)
-
-    def committed(self, session: Session, event: SessionEvent) -> None:
-        self.home.emit(SessionEventAppended(session=session, event=event), target=self.target)
+        appended = SessionEventAppended(session=session, event=event)
+        return self.home.prepare_emit(appended, target=self.target)
 
 
 class SessionStore(Service):
