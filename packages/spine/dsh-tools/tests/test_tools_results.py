@@ -1,9 +1,11 @@
 """What a call answers: always a result, of one shape, whatever takes part in it."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from typing_extensions import TypedDict
@@ -503,3 +505,95 @@ async def test_T132_the_stages_one_by_one_are_what_execute_does(
         assert await _by_stages(bench, bench.call(name, arguments)) == whole
         assert seen == at_once
         assert at_once[-1] == "result"
+
+
+async def answers_at_once(bench: ToolBench) -> list[bool]:
+    """Which of the stages of a call of `echo` need no task."""
+    scheduler = bench.tools.scheduler
+    at_gate = scheduler.preparing(bench.call("echo", {"text": "x"}))
+    prepared = await at_gate
+    at_body = scheduler.dispatching(prepared.exec)
+    at_end = scheduler.finalizing(prepared.exec, await at_body)
+    assert text_of(await at_end) == "x"
+    return [at_gate.immediate, at_body.immediate, at_end.immediate]
+
+
+async def test_T132_a_stage_tells_whether_somebody_takes_part_in_it() -> None:
+    async def around(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
+        return await next_()
+
+    async def ask(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
+        return await next_()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await anyio.lowlevel.checkpoint()
+        return ""
+
+    async with tool_bench(echo, wait) as bench:
+        scheduler = bench.tools.scheduler
+        assert await answers_at_once(bench) == [True, True, True]
+        waiting = await scheduler.prepare(bench.call("wait", {}))
+        assert not scheduler.dispatching(waiting.exec).immediate
+        lift = bench.tools.guard(lambda run: None)
+        assert await answers_at_once(bench) == [False, True, True]
+        lift()
+        bench.ctx.on(ToolsPreExecute, ask)
+        bench.ctx.on(ToolsExecute, around)
+        post(bench, lambda event: Accept())
+        assert await answers_at_once(bench) == [False, False, False]
+
+
+async def test_T132_a_listener_that_hands_on_what_next_gives_costs_no_task() -> None:
+    async with tool_bench(echo) as bench:
+        bench.ctx.on(ToolsPreExecute, lambda event, next_: next_())
+        bench.ctx.on(ToolsExecute, lambda event, next_: next_())
+        bench.ctx.on(ToolsPostExecute, lambda event, next_: next_())
+        assert await answers_at_once(bench) == [True, True, True]
+
+
+async def test_T16_a_guard_registered_by_such_a_listener_counts_for_this_call() -> None:
+    async with tool_bench(echo) as bench:
+
+        def forbid(
+            event: ToolsPreExecute, next_: Next[PreToolDecision]
+        ) -> Awaitable[PreToolDecision]:
+            bench.tools.guard(lambda run: "not any more")
+            return next_()
+
+        bench.ctx.on(ToolsPreExecute, forbid)
+        assert text_of(await bench.run("echo", text="x")) == "Error: not any more"
+
+
+async def test_T58_a_tool_that_such_a_wrapper_takes_away_is_unknown() -> None:
+    async with tool_bench() as bench:
+        registered = bench.tools.register(echo)
+
+        def remove(
+            event: ToolsExecute, next_: Next[ToolExecutionResult]
+        ) -> Awaitable[ToolExecutionResult]:
+            registered()
+            return next_()
+
+        bench.ctx.on(ToolsExecute, remove)
+        assert code_of(await bench.run("echo", text="x")) == "UNKNOWN_TOOL"
+
+
+async def test_T62_what_such_a_listener_raises_fails_its_call_only() -> None:
+    for event in (ToolsPreExecute, ToolsExecute, ToolsPostExecute):
+        async with tool_bench(echo) as bench:
+            bench.ctx.on(event, raise_it)  # type: ignore[misc]  # a class out of three
+            assert text_of(await bench.run("echo", text="x")) == "Error: broke"
+
+
+async def test_T132_a_stage_that_is_dropped_says_nothing() -> None:
+    async def ask(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
+        return await next_()
+
+    async with tool_bench(echo) as bench:
+        bench.ctx.on(ToolsPreExecute, ask)
+        stage = bench.tools.scheduler.preparing(bench.call("echo", {"text": "x"}))
+        assert not stage.immediate
+        del stage  # a coroutine that is never awaited would warn, and warnings fail tests
+        gc.collect()

@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 from dsh_brand import JsonValue
 from dsh_tools import JsonSchemaError, Violation, assert_json_schema, tool, validate
 from dsh_tools.testing import code_of, text_of, tool_bench
+from dsh_tools.validation import Checked
 
 
 def found(schema: dict[str, JsonValue], value: JsonValue) -> list[tuple[str, str]]:
-    return [(v.path, v.kind) for v in validate(schema, value, label="value")]
+    violations = validate(schema, value, label="value")
+    assert Checked(schema).violations(value, "value") == violations
+    return [(v.path, v.kind) for v in violations]
 
 
 @pytest.mark.parametrize(
@@ -180,3 +183,69 @@ async def test_T124_the_gaps_of_the_libraries_around_are_closed() -> None:
         # And the keywords that a library would accept without enforcing them.
         with pytest.raises(JsonSchemaError):
             assert_json_schema({"type": "string", "format": "date"})
+
+
+_SCALARS = st.sampled_from([None, False, True, 0, 1, 2, 1.0, 1.5, 2**53 - 1, "", "a", "b"])
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner),
+    max_leaves=6,
+)
+
+
+_LITERALS: dict[str, list[JsonValue]] = {
+    "string": ["a", ""],
+    "number": [1, 1.5, 2**53 - 1],
+    "integer": [0, 1],
+}
+
+
+def _leaf(kind: str) -> st.SearchStrategy[dict[str, JsonValue]]:
+    bare: dict[str, JsonValue] = {"type": kind}
+    literals = _LITERALS.get(kind)
+    if not literals:
+        return st.just(bare)
+    enums = st.lists(st.sampled_from(literals), min_size=1, max_size=2)
+    return st.one_of(
+        st.just(bare),
+        st.sampled_from(literals).map(lambda literal: {**bare, "const": literal}),
+        enums.map(lambda chosen: {**bare, "enum": chosen, "const": chosen[0]}),
+        enums.map(lambda chosen: {**bare, "enum": chosen}),
+    )
+
+
+def _node(
+    inner: st.SearchStrategy[dict[str, JsonValue]],
+) -> st.SearchStrategy[dict[str, JsonValue]]:
+    def described(
+        properties: dict[str, dict[str, JsonValue]], is_open: bool
+    ) -> dict[str, JsonValue]:
+        return {
+            "type": "object",
+            "properties": properties,
+            "required": sorted(properties)[:1],
+            "additionalProperties": is_open,
+        }
+
+    members = st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    return st.one_of(
+        st.builds(described, members, st.booleans()),
+        inner.map(lambda items: {"type": "array", "items": items}),
+        st.lists(inner, min_size=2, max_size=3).map(lambda branches: {"oneOf": branches}),
+    )
+
+
+_SCHEMAS = st.recursive(
+    st.just({})
+    | st.sampled_from(["string", "number", "integer", "boolean", "null"]).flatmap(_leaf),
+    _node,
+    max_leaves=6,
+)
+
+
+@given(_SCHEMAS, _VALUES)
+def test_T24_T29_a_compiled_schema_judges_as_a_walk_along_it_does(
+    schema: dict[str, JsonValue], value: JsonValue
+) -> None:
+    assert_json_schema(schema, "generated")
+    found(schema, value)

@@ -41,12 +41,14 @@ def mount(ctx: Needs, *, sleep: Sleep = anyio.sleep) -> None:
         sleep: Waits a number of seconds.
     """
 
-    async def limit(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
+    def limit(
+        event: ToolsExecute, next_: Next[ToolExecutionResult]
+    ) -> Awaitable[ToolExecutionResult]:
         definition = ctx.tools.get(event.exec.name, event.exec.agent)
         if definition is None or definition.timeout_ms is None:
-            return await next_()
+            return next_()  # handed on as it is, so that a call without a limit costs no task
         limit_ms = min(definition.timeout_ms, MAX_TIMEOUT_MS)
-        return await _Deadline(event.exec, limit_ms, sleep).around(next_)
+        return _Deadline(event.exec, limit_ms, sleep).around(next_)
 
     ctx.on(ToolsExecute, limit)
 

@@ -7,6 +7,7 @@ runs calls, the events are where policies take part.
 from ._codecs import Number
 from ._results import failure as tool_failure
 from ._results import failure_of as tool_failure_of
+from ._stages import Stage
 from ._threads import MAX_THREADS, ThreadGivenUpError
 from ._visibility import Guard
 from .authoring import FunctionTool, tool
@@ -69,6 +70,7 @@ __all__ = [
     "PreToolDecision",
     "Prepared",
     "ResultView",
+    "Stage",
     "ThreadGivenUpError",
     "ToolArgsError",
     "ToolDecisionError",

@@ -4,16 +4,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dsh_brand import JsonValue, decode_json, thaw_json
+from dsh_brand import JsonValue, decode_json
 
 from . import texts
-from ._build import BuildError, Field, Location, build_all
+from ._build import BuildError, Field, Location, build_members
 from ._codecs import make_field, object_schema
 from ._json import compact, member_path
 from .errors import ToolArgsError, ToolDeclarationError
 from .execution import ToolRunContext
 from .json_schema import assert_json_schema
-from .validation import Violation, validate
+from .validation import Checked, Violation
 
 
 class Parameters:
@@ -25,6 +25,7 @@ class Parameters:
         self._context_name = context_name
         self.schema = object_schema(fields)
         assert_json_schema(self.schema, f"the parameters of tool {tool_name!r}")
+        self._checked = Checked(self.schema)
 
     @classmethod
     def read(
@@ -69,16 +70,11 @@ class Parameters:
             ToolArgsError: The arguments do not fit, with all that is wrong.
         """
         self.check(arguments)
-        assert isinstance(arguments, Mapping)
-        fields = [field for field in self._fields if field.key in arguments]
-        values: dict[str, object] = {}
-        if fields:
-            parts = ((each.key, each.codec, thaw_json(arguments[each.key])) for each in fields)
-            try:
-                built = build_all(parts)
-            except BuildError as error:
-                raise self._error([_refused(*problem) for problem in error.problems]) from error
-            values = dict(zip([field.name for field in fields], built, strict=True))
+        assert isinstance(arguments, dict)
+        try:
+            values = build_members(self._fields, arguments)
+        except BuildError as error:
+            raise self._error([_refused(*problem) for problem in error.problems]) from error
         if self._context_name is not None:
             values[self._context_name] = context
         return values
@@ -89,13 +85,9 @@ class Parameters:
         Raises:
             ToolArgsError: The arguments do not fit the schema.
         """
-        if isinstance(arguments, str):
-            raise ToolArgsError(_text_problem(self.tool_name, arguments))
-        if not isinstance(arguments, Mapping):
-            raise ToolArgsError(
-                texts.ARGUMENTS_NO_OBJECT.format(name=self.tool_name, value=compact(arguments))
-            )
-        violations = validate(self.schema, arguments, label="arguments")
+        if not isinstance(arguments, dict):
+            raise ToolArgsError(_no_object(self.tool_name, arguments))
+        violations = self._checked.violations(arguments, "arguments")
         if violations:
             raise self._error(violations)
 
@@ -143,13 +135,14 @@ def _check_kind(parameter: inspect.Parameter, annotated: bool, where: str) -> No
         raise ToolDeclarationError(f"{where}: annotate its type")
 
 
-def _text_problem(tool_name: str, text: str) -> str:
-    try:
-        decode_json(text)
-    except ValueError as error:
-        cause = _json_cause(text, error)
-        return texts.ARGUMENTS_TEXT.format(name=tool_name, cause=cause)
-    return texts.ARGUMENTS_NO_OBJECT.format(name=tool_name, value=compact(text))
+def _no_object(tool_name: str, arguments: JsonValue) -> str:
+    if isinstance(arguments, str):
+        try:
+            decode_json(arguments)
+        except ValueError as error:
+            cause = _json_cause(arguments, error)
+            return texts.ARGUMENTS_TEXT.format(name=tool_name, cause=cause)
+    return texts.ARGUMENTS_NO_OBJECT.format(name=tool_name, value=compact(arguments))
 
 
 def _json_cause(text: str, error: ValueError) -> str:

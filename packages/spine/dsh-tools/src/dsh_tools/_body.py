@@ -1,12 +1,14 @@
 """The innermost part of stage 6: the body itself, once for each attempt of a wrapper."""
 
+from collections.abc import Awaitable, Generator
+from typing import Any
+
 import anyio
 
 from dsh_cordis import task_census
 from dsh_llm import AbortSignal, fuse_signals
 
 from ._frames import Frame, FrameCancelledError, entered, stray
-from ._immediate import is_immediate
 from ._results import aborted, failure_of, success
 from ._threads import ThreadGivenUpError
 from ._visibility import ToolViews
@@ -20,11 +22,14 @@ class BodyRunner:
     def __init__(self, views: ToolViews) -> None:
         self._views = views
 
-    async def run(self, execution: Execution) -> ToolExecutionResult:
+    def run(self, execution: Execution) -> Awaitable[ToolExecutionResult]:
         """Run the body under the signals of caller and wrapper; failures are results."""
         replaced = execution.replaced_signal
         if replaced is None:
-            return await self._run(execution, None)
+            return self._run(execution, None)
+        return self._run_under(execution, replaced)
+
+    async def _run_under(self, execution: Execution, replaced: AbortSignal) -> ToolExecutionResult:
         controller, detach = fuse_signals(execution.own_signal, replaced)
         try:
             return await self._run(execution, controller.signal)
@@ -35,11 +40,14 @@ class BodyRunner:
     async def _run(self, execution: Execution, fused: AbortSignal | None) -> ToolExecutionResult:
         if execution.gone or _aborted(execution, fused):
             return aborted(started=False)
-        execution.enter_signal(fused)
+        if fused is not None:
+            execution.enter_signal(fused)
         immediate = False
         try:
-            definition = self._found(execution)
-            immediate = is_immediate(definition.execute)
+            definition: ToolDefinition = execution.found or self._views.lookup(
+                execution.name, execution.agent
+            )
+            immediate = definition._immediate
             execution.body_started = True
             if not immediate:
                 value = await _framed(definition, execution)
@@ -64,11 +72,18 @@ class BodyRunner:
         execution.note_made(result)
         return result
 
-    def _found(self, execution: Execution) -> ToolDefinition:
-        if execution.definition is not None and execution.found_at == self._views.version:
-            found: ToolDefinition = execution.definition
-            return found
-        return self._views.lookup(execution.name, execution.agent)
+
+class BodyCall:
+    """The inside of all wrappers; each await of a fresh one runs the body once."""
+
+    __slots__ = ("_bodies", "_execution")
+
+    def __init__(self, bodies: BodyRunner, execution: Execution) -> None:
+        self._bodies = bodies
+        self._execution = execution
+
+    def __await__(self) -> Generator[Any, None, ToolExecutionResult]:  # as any coroutine
+        return self._bodies.run(self._execution).__await__()
 
 
 def _aborted(execution: Execution, fused: AbortSignal | None) -> bool:

@@ -1,6 +1,6 @@
 """A type as its schema and two conversions, and building values with what validators refuse."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ class Codec(msgspec.Struct, frozen=True, kw_only=True):
     """Schema of a type and its conversions."""
 
     schema: Schema
-    build: Callable[[Any], object]  # takes what the schema admits
+    build: Callable[[Any], object]  # takes what the schema admits, frozen; gives what is free
     dump: Callable[[Any], object]  # takes what the annotation admits
 
 
@@ -28,6 +28,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Location = tuple[str | int, ...]
+Problem = tuple[Location, str]
 
 
 class BuildError(ValueError):
@@ -37,30 +38,54 @@ class BuildError(ValueError):
         problems: Where, and what is wrong there.
     """
 
-    def __init__(self, problems: list[tuple[Location, str]]) -> None:
+    def __init__(self, problems: list[Problem]) -> None:
         super().__init__("; ".join(text for _, text in problems))
         self.problems = problems
 
 
-def build_all(parts: Iterable[tuple[str | int, Codec, Any]]) -> list[object]:
-    """Build values; each part is a step of the path, a codec and what the codec takes.
+def build_members(fields: Iterable[Field], given: Mapping[str, Any]) -> dict[str, object]:
+    """The members of an object that are given, by their names in Python.
 
     Raises:
         BuildError: All that validators refuse.
     """
-    built: list[object] = []
-    problems: list[tuple[Location, str]] = []
-    for step, codec, value in parts:
-        try:
-            built.append(codec.build(value))
-        except ValueError as error:
-            problems += [((step, *rest), text) for rest, text in _problems_of(error)]
+    built: dict[str, object] = {}
+    problems: list[Problem] = []
+    for field in fields:
+        key = field.key
+        if key in given:
+            try:
+                built[field.name] = field.codec.build(given[key])
+            except ValueError as error:
+                problems += _below(key, error)
     if problems:
         raise BuildError(problems)
     return built
 
 
-def _problems_of(error: ValueError) -> list[tuple[Location, str]]:
+def build_items(codec: Codec, given: Sequence[Any]) -> list[object]:
+    """The items of an array.
+
+    Raises:
+        BuildError: All that validators refuse.
+    """
+    built: list[object] = []
+    problems: list[Problem] = []
+    for index, item in enumerate(given):
+        try:
+            built.append(codec.build(item))
+        except ValueError as error:
+            problems += _below(index, error)
+    if problems:
+        raise BuildError(problems)
+    return built
+
+
+def _below(step: str | int, error: ValueError) -> list[Problem]:
+    return [((step, *rest), text) for rest, text in _problems_of(error)]
+
+
+def _problems_of(error: ValueError) -> list[Problem]:
     if isinstance(error, BuildError):
         return error.problems
     errors = getattr(error, "errors", None)  # of a pydantic error, not imported here

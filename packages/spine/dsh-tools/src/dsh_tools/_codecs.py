@@ -8,6 +8,7 @@ building coerces nothing. Pydantic is touched only for annotations that use it.
 import enum
 import types
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import (
     Annotated,
     Any,
@@ -24,14 +25,14 @@ from typing_extensions import (
     override,
 )
 
-from dsh_brand import JsonObject, JsonValue, json_equal
+from dsh_brand import JsonObject, JsonValue, json_equal, thaw_json
 
-from ._build import Codec, Field, build_all
+from ._build import Codec, Field, build_items, build_members
 from ._disjoint import Schema, disjoint
+from ._fitting import Fits, compile_fits
 from ._json import compact, has_json_type
 from ._members import is_json_annotation, is_model, member_rows
 from .errors import ToolDeclarationError
-from .validation import validate
 
 
 class _NumberMark:
@@ -57,7 +58,8 @@ _SCALARS: Final[dict[object, tuple[str, Callable[[Any], object]]]] = {
 }
 
 
-def _same(value: object) -> object:
+def same(value: object) -> object:
+    """What needs no conversion."""
     return value
 
 
@@ -79,13 +81,13 @@ def make_codec(annotation: object, where: str, *, above: tuple[object, ...] = ()
         codec = make_codec(inner, where, above=above)
         return msgspec.structs.replace(codec, schema=described(codec.schema, description))
     if inner is _NUMBER:
-        return Codec(schema={"type": "number"}, build=_same, dump=_same)
+        return Codec(schema={"type": "number"}, build=same, dump=same)
     if is_json_annotation(annotation):
-        return Codec(schema={}, build=_same, dump=_same)
+        return Codec(schema={}, build=thaw_json, dump=same)
     if isinstance(annotation, type | types.NoneType) or annotation is None:
         scalar = _SCALARS.get(annotation)
         if scalar is not None:
-            return Codec(schema={"type": scalar[0]}, build=scalar[1], dump=_same)
+            return Codec(schema={"type": scalar[0]}, build=scalar[1], dump=same)
     return _compound(annotation, where, above)
 
 
@@ -158,12 +160,12 @@ def _compound(annotation: Any, where: str, above: tuple[object, ...]) -> Codec: 
         item = make_codec(arguments[0], f"{where}, items", above=above)
         return Codec(
             schema={"type": "array", **({"items": item.schema} if item.schema else {})},
-            build=lambda value: build_all((i, item, each) for i, each in enumerate(value)),
+            build=partial(build_items, item),
             dump=lambda value: [item.dump(each) for each in value],
         )
     if annotation is JsonObject or (origin in (dict, Mapping) and _holds_json(arguments)):
         schema: Schema = {"type": "object", "additionalProperties": True}
-        return Codec(schema=schema, build=_same, dump=_same)
+        return Codec(schema=schema, build=thaw_json, dump=same)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return _enum(annotation, where)
     if isinstance(annotation, type):
@@ -184,7 +186,7 @@ def _holds_json(arguments: tuple[object, ...]) -> bool:
 
 
 def _literals(
-    members: list[tuple[Any, object]], where: str, dump: Callable[[Any], object] = _same
+    members: list[tuple[Any, object]], where: str, dump: Callable[[Any], object] = same
 ) -> Codec:
     values = [value for value, _ in members]
     for name in ("string", "boolean", "integer", "number"):
@@ -207,6 +209,7 @@ def _enum(cls: type[enum.Enum], where: str) -> Codec:
 
 def _union(arguments: tuple[object, ...], where: str, above: tuple[object, ...]) -> Codec:
     codecs = [make_codec(each, where, above=above) for each in arguments]
+    fits = [compile_fits(codec.schema) for codec in codecs]
     for index, one in enumerate(codecs):
         for other in codecs[index + 1 :]:
             if not disjoint(one.schema, other.schema):
@@ -222,14 +225,14 @@ def _union(arguments: tuple[object, ...], where: str, above: tuple[object, ...])
         flat.extend(nested if isinstance(nested, list) else [codec.schema])
     return Codec(
         schema={"oneOf": flat},
-        build=lambda value: _build_branch(codecs, value),
+        build=lambda value: _build_branch(codecs, fits, value),
         dump=lambda value: _dump_branch(codecs, checks, value),
     )
 
 
-def _build_branch(codecs: list[Codec], value: JsonValue) -> object:
-    for codec in codecs:
-        if not validate(codec.schema, value, label="value"):
+def _build_branch(codecs: list[Codec], fits: list[Fits], value: JsonValue) -> object:
+    for codec, fits_branch in zip(codecs, fits, strict=True):
+        if fits_branch(value):
             return codec.build(value)
     raise TypeError(f"{compact(value)} fits no branch")  # validation came first
 
@@ -268,10 +271,8 @@ def _object(cls: type, fields: list[Field]) -> Codec:
 
     def build(value: Mapping[str, Any]) -> object:
         if model:
-            return cls.model_validate(value)  # type: ignore[attr-defined]  # a pydantic model, not imported here
-        given = [f for f in fields if f.key in value]
-        built = build_all((f.key, f.codec, value[f.key]) for f in given)
-        members = dict(zip([f.name for f in given], built, strict=True))
+            return cls.model_validate(thaw_json(value))  # type: ignore[attr-defined]  # a pydantic model, not imported here
+        members = build_members(fields, value)
         return members if is_dict else cls(**members)
 
     def dump(value: Any) -> object:
@@ -351,4 +352,8 @@ def _validated(annotation: Any, codec: Codec, where: str) -> Codec:  # any annot
         adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(annotation)
     except Exception as error:
         raise ToolDeclarationError(f"{where}: {error}") from error
-    return msgspec.structs.replace(codec, build=adapter.validate_python)
+
+    def build(value: JsonValue) -> object:
+        return adapter.validate_python(thaw_json(value))
+
+    return msgspec.structs.replace(codec, build=build)

@@ -1,6 +1,6 @@
 """Stages 3 to 5: the pre-execute decision, approval, guards."""
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Awaitable
 from typing import Final, Protocol
 
 from dsh_cordis import Context
@@ -10,7 +10,6 @@ from . import texts
 from ._results import aborted, failure
 from ._visibility import ToolViews
 from .errors import ToolDecisionError
-from .events import ToolsPreExecute
 from .execution import Execution
 from .types import Allow, Ask, Deny, PreToolDecision, ToolFailure
 
@@ -44,17 +43,11 @@ class Gate:
         self._ctx = ctx
         self._views = views
 
-    def start(self, execution: Execution, *, guarded: bool) -> Awaitable[PreToolDecision] | None:
-        """Put a call to the listeners; `None` if nobody takes part in its gate."""
-        event = ToolsPreExecute(exec=execution)
-        asked = self._ctx.waterfall(event, _Allowing, target=execution.target)
-        return asked if guarded or type(asked) is not _Allowing else None
-
     async def pass_(
-        self, execution: Execution, asked: Awaitable[PreToolDecision]
+        self, execution: Execution, answer: Awaitable[PreToolDecision]
     ) -> ToolFailure | None:
-        """The refusal of a call, or `None` to let it run."""
-        decision: PreToolDecision | None = _checked(execution, await asked)
+        """The refusal of a call about which listeners gave `answer`, or `None` to let it run."""
+        decision: PreToolDecision | None = _checked(execution, await answer)
         if isinstance(decision, Ask):
             decision = await self._ask(execution, decision)
         if decision is None:
@@ -96,16 +89,6 @@ class Gate:
             if reason is not None:
                 return Deny(reason)
         return Allow()
-
-
-class _Allowing:
-    """The default decision; the listeners' answer is this very class if there are none."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, PreToolDecision]:
-        return Allow()
-        yield
 
 
 def _checked(execution: Execution, decision: object) -> PreToolDecision:

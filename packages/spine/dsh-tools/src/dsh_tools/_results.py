@@ -15,7 +15,6 @@ from ._json import snapshot
 from .errors import ToolOutputError
 from .execution import Execution
 from .types import Content, ToolDefinition, ToolExecutionResult, ToolFailure, ToolFault, ToolSuccess
-from .validation import validate
 
 ABORT_ERROR: Final = "AbortError"
 
@@ -68,7 +67,7 @@ def success(definition: ToolDefinition, execution: Execution, value: object) -> 
     """
     name, output = definition.name, definition.output
     frozen = _lossless(name, "the value", value)
-    violations = validate(output.schema, frozen, label="value")
+    violations = output._checked.violations(frozen, "value")
     if violations:
         raise _invalid(name, "; ".join(violation.text for violation in violations))
     try:

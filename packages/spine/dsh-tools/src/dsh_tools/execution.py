@@ -35,26 +35,27 @@ class ToolRunContext:
 
     def __init__(
         self,
-        *,
         name: str,
         arguments: JsonValue,
         call_id: CallId,
         signal: AbortSignal,
-        root_call_id: CallId | None = None,
-        agent: Agent | None = None,
-        parent: ToolToken | None = None,
+        root_call_id: CallId | None,
+        agent: Agent | None,
+        parent: ToolToken | None,
     ) -> None:
-        self._token = ToolToken()
+        """Made by the registry."""
+        # By position and as little as can be: every call makes one.
         self._name = name
         self._arguments = arguments
         self._call_id = call_id
-        self._root_call_id = call_id if root_call_id is None else root_call_id
+        self._root_call_id = root_call_id
         self._agent = agent
         self._parent = parent
         self._caller_signal = signal
         self._contexts: list[Message] = []  # threads append, too
 
     # What most calls never need, or set once, stands here as a default.
+    _token: ToolToken | None = None
     _own: AbortController | None = None
     """Made for the first who asks for the signal: bodies that never wait do not."""
     _signal: AbortSignal | None = None
@@ -67,6 +68,10 @@ class ToolRunContext:
     @property
     def token(self) -> ToolToken:
         """Correlates the events of this execution, by identity."""
+        if self._token is None:
+            # In one step: a thread may ask at the same time.
+            token: ToolToken = self.__dict__.setdefault("_token", ToolToken())
+            return token
         return self._token
 
     @property
@@ -87,7 +92,7 @@ class ToolRunContext:
     @property
     def root_call_id(self) -> CallId:
         """The model's call that this one serves; equal to `call_id` for direct calls."""
-        return self._root_call_id
+        return self._call_id if self._root_call_id is None else self._root_call_id
 
     @property
     def agent(self) -> Agent | None:
@@ -194,10 +199,10 @@ class Execution(ToolRunContext):
 
     definition: Any = None  # a ToolDefinition, whose module stands above this one
     """What the caller meant when the call began; its hooks count, whatever is registered later."""
+    found: Any = None
+    """The definition that the caller means now; `None`: look it up, others have run meanwhile."""
     guarded = False
     """Whether there were guards for the caller when the call began."""
-    found_at: int | None = None
-    """The version of the views for which `definition` is surely what the caller sees."""
     _made: tuple[object, ...] = ()
     _target: Target | None = None
 
@@ -207,7 +212,10 @@ class Execution(ToolRunContext):
 
     def made_here(self, result: object) -> bool:
         """True if this very object is the outcome of a body of this execution."""
-        return any(each is result for each in self._made)
+        for each in self._made:  # noqa: SIM110  # a generator costs more, and every call asks
+            if each is result:
+                return True
+        return False
 
     @property
     def has_contexts(self) -> bool:
@@ -229,7 +237,9 @@ class Execution(ToolRunContext):
     @property
     def gone(self) -> bool:
         """True if nothing may happen any more on behalf of this execution."""
-        return self.silent or self._abandoned
+        # As `_abandoned`, once more: every call asks several times.
+        signal = self._caller_signal
+        return self.silent or self._given_up or (signal.abandoned and signal in _EXECUTION_SIGNALS)
 
     @property
     def own_signal(self) -> AbortSignal:
@@ -246,10 +256,9 @@ class Execution(ToolRunContext):
         """True if `conclude_turn` was called."""
         return self._concluded
 
-    def enter_signal(self, signal: AbortSignal | None) -> None:
-        """Make `signal` the one the body sees; `None`: its own."""
-        if signal is not None:
-            _EXECUTION_SIGNALS.add(signal)
+    def enter_signal(self, signal: AbortSignal) -> None:
+        """Make `signal` the one the body sees."""
+        _EXECUTION_SIGNALS.add(signal)
         self._signal = signal
 
     def reset_signal(self) -> None:
@@ -271,7 +280,8 @@ class Execution(ToolRunContext):
     def close(self) -> None:
         """Freeze the record and let go of the caller's signal."""
         self._closed = True
-        self._let_go()
+        if self._removers:
+            self._let_go()
 
 
 def under_abandoned(signal: AbortSignal) -> bool:

@@ -1,8 +1,8 @@
 """The tool registry: `ctx.tools`. Upstream: packages/tools/tools/src/registry.ts."""
 
 import math
-from collections.abc import Collection
-from typing import ClassVar, Literal
+from collections.abc import Collection, Coroutine
+from typing import Any, ClassVar, Literal
 
 from dsh_brand import NotJsonError, freeze_object
 from dsh_cordis import Context, Handle, Service
@@ -94,9 +94,10 @@ class ToolRegistry(Service):
             return "exclusive"
         return "parallel" if safe else "exclusive"
 
-    async def execute(self, call: ToolExecutionInput) -> ToolExecutionResult:
+    def execute(self, call: ToolExecutionInput) -> Coroutine[Any, Any, ToolExecutionResult]:
         """Run a call through all stages. Failures of tools and policies are results."""
-        return await self.scheduler.execute(call)
+        # No coroutine of its own: it would only hand on the other one.
+        return self.scheduler.execute(call)
 
     def _contribute(self, assembly: AssemblyContext) -> ToolsContribution:
         return ToolsContribution(

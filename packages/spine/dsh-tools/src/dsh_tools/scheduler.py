@@ -3,32 +3,36 @@
 (1) build the record, (2) aborted already? (3) `tools/pre-execute`, (4) approval, (5) guards,
 (6) `tools/execute` around the body, (7) normalise and attach contexts, (8) project content and
 `tools/post-execute`, (9) materialise and finalize content, (10) `tools/result`.
+
+Each stage begins with a synchronous part that finds out whether anybody takes part in it. Only who
+takes part is awaited, in a frame of its own; where nobody does, a stage is a look-up.
 """
 
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable
 from functools import partial
-from types import CoroutineType
-from typing import Any, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 import anyio
 import msgspec
 
 from dsh_brand import NotJsonError
-from dsh_cordis import Context
+from dsh_cordis import Context, Waterfall
 
 from . import texts
-from ._body import BodyRunner
+from ._body import BodyCall, BodyRunner
 from ._frames import Frame, FrameCancelledError, stray
 from ._gate import Gate
 from ._json import snapshot
 from ._post import apply_decision, projected
 from ._results import aborted, failure, failure_of, materialised, rebuilt
+from ._stages import Failing, Given, Stage, close_unused
 from ._visibility import ToolViews
 from .errors import ToolDecisionError, ToolNotFoundError
-from .events import ToolsExecute, ToolsPostExecute, ToolsResult
-from .execution import Execution, ToolRunContext, under_abandoned
+from .events import ToolsExecute, ToolsPostExecute, ToolsPreExecute, ToolsResult
+from .execution import Execution, ToolRunContext
 from .types import (
     Accept,
+    Allow,
     PostToolDecision,
     PreToolDecision,
     ToolExecutionInput,
@@ -38,6 +42,9 @@ from .types import (
 )
 
 T = TypeVar("T")
+
+_ALLOWED: Final[Given[PreToolDecision]] = Given(Allow())
+_ACCEPTED: Final[Given[PostToolDecision]] = Given(Accept())
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,8 +60,9 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 class ToolScheduler:
     """The stages, one by one, for whoever overlaps the bodies of a batch.
 
-    Each method is called at most once for one record, from any task. `prepare` and `finalize` of
-    one batch do not overlap, `dispatch` may.
+    Each is run at most once for one record, from any task. `prepare` and `finalize` of one batch do
+    not overlap, `dispatch` may. `preparing`, `dispatching` and `finalizing` are the same stages for
+    callers that start a task only where something may wait: see `Stage`.
     """
 
     def __init__(self, ctx: Context, views: ToolViews) -> None:
@@ -65,58 +73,65 @@ class ToolScheduler:
 
     async def execute(self, call: ToolExecutionInput) -> ToolExecutionResult:
         """All stages, one behind the other."""
-        execution, prepared = self._begin(call)
-        if prepared is None:
-            prepared, asked = self._ask(execution)
-            if asked is not None:
-                prepared = await self._gated(execution, asked)
-            elif prepared is None:
-                # Nobody else has run since the tool was looked up.
-                execution.found_at = self._views.version
-        if prepared is None or prepared.result is None:
-            return await self.finalize(execution, await self._dispatch(execution))
-        if prepared.kind == "final-result":
-            return self._finished(execution, prepared.result)
-        return await self.finalize(execution, prepared.result)
+        execution, result = self._begin(call)
+        if result is None:
+            decision = self._put_to_gate(execution)
+            if decision is not None:
+                result = await self._gated(execution, decision)
+        if result is None:
+            result = await self._run(execution, self._put_to_wrappers(execution))
+        result, judgement = self._put_to_judges(execution, result)
+        if judgement is not None:
+            result = await self._judged(execution, result, judgement)
+        return self._finished(execution, result)
 
     async def prepare(self, call: ToolExecutionInput) -> Prepared:
         """Stages 1 to 5: decide whether the call may run."""
-        execution, prepared = self._begin(call)
-        if prepared is None:
-            prepared, asked = self._ask(execution)
-            if asked is not None:
-                return await self._gated(execution, asked)
-        return prepared or Prepared(kind="dispatch", exec=execution)
+        return await self.preparing(call)
 
     async def dispatch(self, record: ToolRunContext) -> ToolExecutionResult:
         """Stages 6 and 7: run the body within its wrappers and attach what it deferred."""
-        return await self._dispatch(_own(record))
+        return await self.dispatching(record)
 
     async def finalize(
-        self,
-        record: ToolRunContext,
-        result: ToolExecutionResult,
+        self, record: ToolRunContext, result: ToolExecutionResult
     ) -> ToolExecutionResult:
         """Stages 8 to 10: let policies judge the result, then publish it."""
-        execution = _own(record)
-        if not execution.final and not execution.gone:
-            try:
-                result = await self._judged(execution, result)
-            except FrameCancelledError:
-                execution.silent = True
-                result = aborted(started=execution.body_started)
-            except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
-                result = failure_of(error)
-            result = _after_abort(execution, result)
-        return self._finished(execution, result)
+        return await self.finalizing(record, result)
 
     async def finish(
-        self,
-        record: ToolRunContext,
-        result: ToolExecutionResult,
+        self, record: ToolRunContext, result: ToolExecutionResult
     ) -> ToolExecutionResult:
         """Stages 9 and 10, without a checkpoint: settle the content and tell observers."""
         return self._finished(_own(record), result)
+
+    def preparing(self, call: ToolExecutionInput) -> Stage[Prepared]:
+        """Begin `prepare`."""
+        execution, result = self._begin(call)
+        decision = self._put_to_gate(execution) if result is None else None
+        if decision is None:
+            return Stage(partial(Given, _prepared(execution, result)), immediate=True)
+        return Stage(partial(self._pass_gate, execution, decision), decision)
+
+    def dispatching(self, record: ToolRunContext) -> Stage[ToolExecutionResult]:
+        """Begin `dispatch`."""
+        execution = _own(record)
+        answer = self._put_to_wrappers(execution)
+        rest = partial(self._run, execution, answer)
+        if answer is not None:
+            return Stage(rest, answer)
+        found = execution.found = self._views.visible(execution.agent).get(execution.name)
+        return Stage(rest, immediate=found is None or found._immediate)
+
+    def finalizing(
+        self, record: ToolRunContext, result: ToolExecutionResult
+    ) -> Stage[ToolExecutionResult]:
+        """Begin `finalize`."""
+        execution = _own(record)
+        result, judgement = self._put_to_judges(execution, result)
+        if judgement is None:
+            return Stage(partial(self.finish, execution, result), immediate=True)
+        return Stage(partial(self._judge_and_finish, execution, result, judgement), judgement)
 
     def abandon(self, record: ToolRunContext) -> None:
         """Give up one execution and all that were called with its signal.
@@ -125,9 +140,9 @@ class ToolScheduler:
         """
         _own(record).abandon()
 
-    # ---- stages -----------------------------------------------------------------------------
+    # ---- stages 1 and 2 ---------------------------------------------------------------------
 
-    def _begin(self, call: ToolExecutionInput) -> tuple[Execution, Prepared | None]:
+    def _begin(self, call: ToolExecutionInput) -> tuple[Execution, ToolExecutionResult | None]:
         # Each field is read once: an input whose fields answer differently must not fool a policy.
         # The definition first: a re-registration while arguments are copied must not change it.
         name, agent, signal = call.name, call.agent, call.signal
@@ -139,81 +154,76 @@ class ToolScheduler:
         except NotJsonError as error:
             problem = texts.ARGUMENTS_NOT_JSON.format(cause=error.message)
         execution = Execution(
-            name=name,
-            arguments=arguments,
-            call_id=call.call_id,
-            signal=signal,
-            root_call_id=call.root_call_id,
-            agent=agent,
-            parent=call.parent,
+            name, arguments, call.call_id, signal, call.root_call_id, agent, call.parent
         )
-        execution.definition = definition
+        execution.definition = execution.found = definition
         execution.guarded = view.guarded
-        if under_abandoned(signal):
-            execution.silent = True
-            return execution, _final(execution, aborted(started=False))
-        if problem is not None:
-            return execution, _final(execution, failure(problem))
-        if execution.caller_aborted:
-            return execution, _final(execution, aborted(started=False))
-        return execution, None
+        if problem is None and not signal.aborted and not signal.abandoned:
+            return execution, None
+        return execution, _refusal(execution, problem)
 
-    def _ask(
-        self, execution: Execution
-    ) -> tuple[Prepared | None, Awaitable[PreToolDecision] | None]:
-        try:
-            return None, self._gate.start(execution, guarded=execution.guarded)
-        except anyio.get_cancelled_exc_class() as error:
-            return _final(execution, failure_of(stray(error))), None
-        except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
-            return _final(execution, failure_of(error)), None
+    # ---- stages 3 to 5 ----------------------------------------------------------------------
 
-    async def _gated(self, execution: Execution, asked: Awaitable[PreToolDecision]) -> Prepared:
+    def _put_to_gate(self, execution: Execution) -> Awaitable[PreToolDecision] | None:
+        """The decision about a call; `None` if nobody takes part in it."""
+        if self._ctx.has_listeners(ToolsPreExecute, execution.agent):
+            decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
+            # Who answered at once may have registered a guard.
+            execution.guarded = self._views.current(execution.agent).guarded
+        else:
+            decision = _ALLOWED
+        return decision if execution.guarded or decision is not _ALLOWED else None
+
+    async def _gated(
+        self, execution: Execution, decision: Awaitable[PreToolDecision]
+    ) -> ToolExecutionResult | None:
+        """The outcome of a call that does not run; `None` lets it run."""
+        execution.found = None  # guards may run, and approval takes its time
         try:
-            refusal = await _run(
-                "tool-gate", execution, lambda: self._gate.pass_(execution, asked), asked
+            refusal = await _framed(
+                "tool-gate", execution, partial(self._gate.pass_, execution, decision), decision
             )
         except FrameCancelledError:
             execution.silent = True
             return _final(execution, aborted(started=False))
         except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
             return _final(execution, failure_of(error))
-        if execution.gone:
-            return _final(execution, aborted(started=False))
-        if refusal is not None:
-            return Prepared(kind="post-result", exec=execution, result=refusal)
-        return Prepared(kind="dispatch", exec=execution)
+        return _final(execution, aborted(started=False)) if execution.gone else refusal
 
-    async def _dispatch(self, execution: Execution) -> ToolExecutionResult:
-        if execution.gone:
-            return aborted(started=False)
+    async def _pass_gate(
+        self, execution: Execution, decision: Awaitable[PreToolDecision]
+    ) -> Prepared:
+        return _prepared(execution, await self._gated(execution, decision))
+
+    # ---- stages 6 and 7 ---------------------------------------------------------------------
+
+    def _put_to_wrappers(self, execution: Execution) -> Awaitable[ToolExecutionResult] | None:
+        """What the wrappers make of a call; `None` if there are none, or they leave it alone."""
+        if execution.gone or not self._ctx.has_listeners(ToolsExecute, execution.agent):
+            return None
+        body = partial(BodyCall, self._bodies, execution)
+        answer = self._ask(ToolsExecute(exec=execution), body, execution)
+        return None if type(answer) is BodyCall else answer
+
+    async def _run(
+        self, execution: Execution, answer: Awaitable[ToolExecutionResult] | None
+    ) -> ToolExecutionResult:
         try:
-            asked = self._wrapped(execution)
-            if type(asked) is _BodyCall:
-                result: object = await self._bodies.run(execution)
-            else:
-                execution.found_at = None
-                result = await _run("tool-wrapper", execution, lambda: asked, asked)
-            return self._normalised(execution, result)
+            if answer is None:
+                result = await self._bodies.run(execution)
+                return _with_deferred(execution, result) if execution.has_contexts else result
+            given = await _framed("tool-wrapper", execution, lambda: answer, answer)
+            return self._normalised(execution, given)
         except FrameCancelledError:
             execution.silent = True
             return aborted(started=execution.body_started)
         except Exception as error:  # noqa: BLE001  # a broken wrapper fails this call only
-            execution.final = True
-            return failure_of(error)
+            return _final(execution, failure_of(error))
         finally:
             execution.reset_signal()
 
-    def _wrapped(self, execution: Execution) -> Awaitable[ToolExecutionResult]:
-        event = ToolsExecute(exec=execution)
-        body = partial(_BodyCall, self._bodies, execution)
-        try:
-            return self._ctx.waterfall(event, body, target=execution.target)
-        except anyio.get_cancelled_exc_class() as error:
-            raise stray(error) from error
-
     def _normalised(self, execution: Execution, result: object) -> ToolExecutionResult:
-        if not isinstance(result, (ToolSuccess, ToolFailure)):  # a union costs more
+        if not isinstance(result, ToolSuccess | ToolFailure):
             raise ToolDecisionError(
                 f"a 'tools/execute' wrapper of {execution.name!r} answered {result!r:.80}; "
                 "answer what next() gives, or a ToolSuccess or ToolFailure"
@@ -224,83 +234,88 @@ class ToolScheduler:
             try:
                 definition = self._views.lookup(execution.name, execution.agent)
             except ToolNotFoundError as error:
-                execution.final = True
-                return failure_of(error)
+                return _final(execution, failure_of(error))
             result = rebuilt(definition, execution, result, result.value)
-        deferred = execution.take_contexts()
-        if deferred:
-            contexts = (*deferred, *result.additional_contexts)
-            result = msgspec.structs.replace(result, additional_contexts=contexts)
-        return _after_abort(execution, result)
+        return _after_abort(execution, _with_deferred(execution, result))
 
-    async def _judged(
-        self, execution: Execution, result: ToolExecutionResult
-    ) -> ToolExecutionResult:
-        definition = execution.definition
-        hook = None if definition is None else definition.project_content
-        judged = result if hook is None else projected(hook, execution, result)
-        asked = self._put_to_judges(execution, judged)
-        if type(asked) is _Accepting and not execution.has_contexts:
-            return judged
-
-        async def decide() -> ToolExecutionResult:
-            return apply_decision(self._views, execution, judged, await asked)
-
-        return await _run("tool-post", execution, decide, asked)
+    # ---- stages 8 to 10 ---------------------------------------------------------------------
 
     def _put_to_judges(
         self, execution: Execution, result: ToolExecutionResult
-    ) -> Awaitable[PostToolDecision]:
-        event = ToolsPostExecute(exec=execution, result=result)
+    ) -> tuple[ToolExecutionResult, Awaitable[PostToolDecision] | None]:
+        """The result with the content that was prepared for it, and what is decided about it."""
+        if execution.final or execution.gone:
+            return result, None
+        definition = execution.definition
+        if definition is not None and definition.project_content is not None:
+            try:
+                result = projected(definition.project_content, execution, result)
+            except Exception as error:  # noqa: BLE001  # a broken projection fails this call only
+                return failure_of(error), None
+        judgement: Awaitable[PostToolDecision] = _ACCEPTED
+        if self._ctx.has_listeners(ToolsPostExecute, execution.agent):
+            event = ToolsPostExecute(exec=execution, result=result)
+            judgement = self._ask(event, _accept, execution)
+        if judgement is _ACCEPTED and not execution.has_contexts:
+            return result, None
+        return result, judgement
+
+    async def _judged(
+        self,
+        execution: Execution,
+        result: ToolExecutionResult,
+        judgement: Awaitable[PostToolDecision],
+    ) -> ToolExecutionResult:
+        async def decide() -> ToolExecutionResult:
+            return apply_decision(self._views, execution, result, await judgement)
+
         try:
-            return self._ctx.waterfall(event, _Accepting, target=execution.target)
-        except anyio.get_cancelled_exc_class() as error:
-            raise stray(error) from error
+            return await _framed("tool-post", execution, decide, judgement)
+        except FrameCancelledError:
+            execution.silent = True
+            return aborted(started=execution.body_started)
+        except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
+            return failure_of(error)
+
+    async def _judge_and_finish(
+        self,
+        execution: Execution,
+        result: ToolExecutionResult,
+        judgement: Awaitable[PostToolDecision],
+    ) -> ToolExecutionResult:
+        return self._finished(execution, await self._judged(execution, result, judgement))
 
     def _finished(self, execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
         if execution.gone:
             execution.close()
             return result
-        final = self._settled(execution, result)
+        final = _settled(execution, _after_abort(execution, result))
         execution.close()
-        self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
+        if self._ctx.has_listeners(ToolsResult, execution.agent):
+            self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
         return final
 
-    def _settled(self, execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+    # ---- asking -----------------------------------------------------------------------------
+
+    def _ask(
+        self, event: Waterfall[T], default: Callable[[], Awaitable[T]], execution: Execution
+    ) -> Awaitable[T]:
+        """Put an event to the listeners. One that answers `default()` itself takes no part."""
+        execution.found = None
         try:
-            settled = materialised(result, execution)
-            definition = execution.definition
-            if definition is None or definition.finalize_content is None:
-                return settled
-            content = definition.finalize_content(execution, settled)
-            if content is not None:
-                settled = msgspec.structs.replace(settled, content=content)
-            return materialised(settled, execution)
-        except Exception as error:  # noqa: BLE001  # a broken finalizer fails this call only
-            return failure_of(error)
+            return self._ctx.waterfall(event, default, target=execution.target)
+        except anyio.get_cancelled_exc_class() as error:
+            return Failing(stray(error))
+        except Exception as error:  # noqa: BLE001  # fails the stage in which it is awaited
+            return Failing(error)
 
 
-class _BodyCall:
-    """The inside of all wrappers; each await of a fresh one runs the body once."""
-
-    __slots__ = ("_bodies", "_execution")
-
-    def __init__(self, bodies: BodyRunner, execution: Execution) -> None:
-        self._bodies = bodies
-        self._execution = execution
-
-    def __await__(self) -> Generator[Any, None, ToolExecutionResult]:  # as any coroutine
-        return self._bodies.run(self._execution).__await__()
+def _allow() -> Awaitable[PreToolDecision]:
+    return _ALLOWED
 
 
-class _Accepting:
-    """The default decision of the post stage."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, PostToolDecision]:
-        return Accept()
-        yield
+def _accept() -> Awaitable[PostToolDecision]:
+    return _ACCEPTED
 
 
 def _own(record: ToolRunContext) -> Execution:
@@ -309,9 +324,34 @@ def _own(record: ToolRunContext) -> Execution:
     return record
 
 
-def _final(execution: Execution, result: ToolExecutionResult) -> Prepared:
+def _prepared(execution: Execution, result: ToolExecutionResult | None) -> Prepared:
+    if result is None:
+        return Prepared(kind="dispatch", exec=execution)
+    kind: Literal["final-result", "post-result"] = (
+        "final-result" if execution.final else "post-result"
+    )
+    return Prepared(kind=kind, exec=execution, result=result)
+
+
+def _final(execution: Execution, result: ToolFailure) -> ToolFailure:
     execution.final = True
-    return Prepared(kind="final-result", exec=execution, result=result)
+    return result
+
+
+def _refusal(execution: Execution, problem: str | None) -> ToolExecutionResult | None:
+    """The outcome of a call that is over before anybody hears of it."""
+    if execution.gone:
+        execution.silent = True
+        return _final(execution, aborted(started=False))
+    if problem is not None:
+        return _final(execution, failure(problem))
+    return _final(execution, aborted(started=False)) if execution.caller_aborted else None
+
+
+def _with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+    """`result` behind the contexts that were deferred during the execution."""
+    contexts = (*execution.take_contexts(), *result.additional_contexts)
+    return msgspec.structs.replace(result, additional_contexts=contexts)
 
 
 def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
@@ -322,12 +362,26 @@ def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecu
     return result
 
 
-async def _run(
-    kind: str, execution: Execution, body: Callable[[], Awaitable[T]], asked: object
-) -> T:
-    """Run foreign code in a frame; `asked` is the coroutine that it awaits."""
+def _settled(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+    """The result with its last content; it holds for good."""
+    definition = execution.definition
     try:
-        return await Frame[T](kind, execution.name, execution.call_id).run(body)
+        settled = materialised(result, execution)
+        if definition is None or definition.finalize_content is None:
+            return settled
+        content = definition.finalize_content(execution, settled)
+        if content is not None:
+            settled = msgspec.structs.replace(settled, content=content)
+        return materialised(settled, execution)
+    except Exception as error:  # noqa: BLE001  # a broken finalizer fails this call only
+        return failure_of(error)
+
+
+async def _framed(
+    kind: str, execution: Execution, code: Callable[[], Awaitable[T]], asked: object
+) -> T:
+    """Run foreign code in a frame; `asked` is the answer that it awaits."""
+    try:
+        return await Frame[T](kind, execution.name, execution.call_id).run(code)
     finally:
-        if isinstance(asked, CoroutineType):
-            asked.close()  # a frame that was cancelled before it began has not awaited it
+        close_unused(asked)  # a frame that was cancelled before it began has not awaited it

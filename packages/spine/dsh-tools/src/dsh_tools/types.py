@@ -5,6 +5,7 @@ Upstream: packages/tools/tools/src/types.ts.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
@@ -14,8 +15,10 @@ from dsh_brand import Json, JsonValue
 from dsh_llm import AbortSignal, CallId, ContentBlock, Message
 from dsh_session import ToolErrorInfo as ToolErrorInfo  # part of this vocabulary
 
+from ._immediate import is_immediate
 from .execution import ToolRunContext, ToolToken
 from .presentation import CallView, ResultView
+from .validation import Checked
 
 Content: TypeAlias = str | Sequence[ContentBlock]
 """Content as policies and renderers give it; a string is one text block."""
@@ -77,6 +80,10 @@ class ToolOutput:
     presentation_meta: Callable[[Any, Any], JsonValue] | None = None  # as above
     """JSON for user interfaces, kept in the log. Pure."""
 
+    @cached_property
+    def _checked(self) -> Checked:
+        return Checked(self.schema)
+
 
 @dataclass(frozen=True, eq=False)
 class ToolDefinition:
@@ -105,6 +112,10 @@ class ToolDefinition:
     """Pure view of a call."""
     present_result: Callable[[Any, ToolExecutionResult], ResultView | None] | None = None
     """Pure view of a result."""
+
+    @cached_property
+    def _immediate(self) -> bool:
+        return is_immediate(self.execute)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,16 +6,14 @@ references, so a value is walked no deeper than its schema is.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
 from dsh_brand import JsonValue, json_equal
 
+from ._fitting import MAX_DEPTH, compile_fits
 from ._json import compact, has_json_type, member_path
-
-MAX_DEPTH: Final = 128
-"""Levels below the root that are walked; deeper ones are one `depth` violation."""
 
 ViolationKind = Literal["missing", "type", "enum", "const", "additional", "one-of", "depth"]
 
@@ -40,47 +38,29 @@ def validate(schema: Mapping[str, JsonValue], value: JsonValue, *, label: str) -
         label: Path of the root: ``arguments`` or ``value``.
     """
     try:
-        if _fits(schema, value, 0):
-            return []
         return list(_node(schema, value, _Place("", label, 0)))
     except RecursionError:
         # Only where the caller has nearly used up the stack himself.
         return [_depth(_Place("", label, 0))]
 
 
-def _fits(schema: Mapping[str, JsonValue], value: JsonValue, depth: int) -> bool:
-    """Whether `value` surely fits; values of which this is not sure get the whole treatment."""
-    kind = schema.get("type")
-    if kind is None:
-        return "oneOf" not in schema
-    if depth > MAX_DEPTH or not has_json_type(value, str(kind)):
-        return False
-    if isinstance(value, Mapping):
-        return _object_fits(schema, value, depth)
-    if isinstance(value, list):
-        items = schema.get("items")
-        if not isinstance(items, Mapping):
-            return True
-        return all(_fits(items, item, depth + 1) for item in value)
-    return "enum" not in schema and "const" not in schema
+class Checked:
+    """A schema that many values are held against."""
 
+    __slots__ = ("_fits", "_schema")
 
-def _object_fits(
-    schema: Mapping[str, JsonValue], value: Mapping[str, JsonValue], depth: int
-) -> bool:
-    properties = schema.get("properties", {})
-    required = schema.get("required", ())
-    assert isinstance(properties, Mapping)
-    assert isinstance(required, list | tuple)
-    if not all(name in value for name in required):
-        return False
-    if schema.get("additionalProperties") is False and not value.keys() <= properties.keys():
-        return False
-    return all(
-        _fits(child, value[name], depth + 1)
-        for name, child in properties.items()
-        if name in value and isinstance(child, Mapping)
-    )
+    def __init__(self, schema: Mapping[str, JsonValue]) -> None:
+        self._schema = schema
+        self._fits = compile_fits(schema)
+
+    def violations(self, value: JsonValue, label: str) -> list[Violation]:
+        """As `validate` with this schema."""
+        try:
+            if self._fits(value):
+                return []
+        except RecursionError:
+            pass  # `validate` says so
+        return validate(self._schema, value, label=label)
 
 
 class _Place(msgspec.Struct, frozen=True):
