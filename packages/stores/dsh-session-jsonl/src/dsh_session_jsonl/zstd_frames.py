@@ -72,17 +72,17 @@ def frames(file: BinaryIO, start: int = 0) -> Iterator[Frame]:
     Raises:
         BadFrameError: Something that is no frame, or fails its checksum; what came before is good.
     """
-    data = _FileBytes(file)
+    data, decoder = _FileBytes(file), _Decoder()
     while start < data.size:
         end = _frame_end(data, start)
         stop = data.size if end is None else end
         try:
-            text = _proven(data, start, stop)
+            text = decoder.text_of(data, start, end)
         except BadFrameError:
             if end is not None:
                 raise
             text = iter(())
-        if end is None and _frame_after(data, start + 1):
+        if end is None and _frame_after(data, decoder, start + 1):
             raise BadFrameError(f"the frame at byte {start} is damaged: good frames follow it")
         yield Frame(start, stop, end is not None, text)
         start = stop
@@ -113,7 +113,7 @@ def first_text(file: BinaryIO, most: int) -> bytes | None:
 
 
 class _FileBytes:
-    """The bytes of a file, read where they are asked for.
+    """The bytes of a file, of which a window is in memory.
 
     Not mapped into memory: a writer may cut the file meanwhile.
     """
@@ -121,10 +121,17 @@ class _FileBytes:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.size = file.seek(0, SEEK_END)
+        self._window = b""
+        self._window_start = 0
 
     def read(self, start: int, size: int) -> bytes:
-        self._file.seek(start)
-        return self._file.read(max(0, min(size, self.size - start)))
+        size = max(0, min(size, self.size - start))
+        at = start - self._window_start
+        if at < 0 or at + size > len(self._window):
+            self._file.seek(start)
+            self._window = self._file.read(max(size, min(_PIECE, self.size - start)))
+            self._window_start, at = start, 0
+        return self._window[at : at + size]
 
     def pieces(self, start: int, end: int, size: int) -> Iterator[bytes]:
         for at in range(start, end, size):
@@ -139,28 +146,63 @@ class _FileBytes:
         return -1
 
 
-def _proven(data: _FileBytes, start: int, end: int) -> Iterator[bytes]:
-    """The text of a frame, once the library has gone through all of it without complaint."""
-    held: list[bytes] = []
-    size = 0
-    for piece in _decoded(data, start, end):
-        size += len(piece)
-        if size <= _HELD_BYTES:
-            held.append(piece)
-        else:
-            held.clear()
-    return iter((b"".join(held),)) if size <= _HELD_BYTES else _decoded(data, start, end)
+class _Decoder:
+    """Decodes the frames of one file."""
+
+    def __init__(self) -> None:
+        import zstandard  # only a compressed root needs the library
+
+        self._error = zstandard.ZstdError
+        self._parameters = zstandard.get_frame_parameters
+        self._decompressor = zstandard.ZstdDecompressor()
+
+    def text_of(self, data: _FileBytes, start: int, end: int | None) -> Iterator[bytes]:
+        """The text of a frame, once the library has gone through all of it without complaint.
+
+        Args:
+            data: The file.
+            start: Where the frame begins.
+            end: Where it ends; `None` if it is cut off.
+
+        Raises:
+            BadFrameError: It is damaged.
+        """
+        if end is not None and end - start <= _PIECE:
+            text = self._at_once(data.read(start, end - start), start)
+            if text is not None:
+                return iter((text,))
+        stop = data.size if end is None else end
+        held: list[bytes] = []
+        size = 0
+        for piece in self.pieces(data, start, stop):
+            size += len(piece)
+            if size <= _HELD_BYTES:
+                held.append(piece)
+            else:
+                held.clear()
+        return iter((b"".join(held),)) if size <= _HELD_BYTES else self.pieces(data, start, stop)
+
+    def pieces(self, data: _FileBytes, start: int, end: int) -> Iterator[bytes]:
+        """What a frame decodes to, however long that is; raises as `text_of`."""
+        decoder = self._decompressor.decompressobj()
+        try:
+            for piece in data.pieces(start, end, _COMPRESSED_PIECE):
+                yield decoder.decompress(piece)
+        except self._error as error:
+            raise _damaged(start, error) from error
+
+    def _at_once(self, frame: bytes, start: int) -> bytes | None:
+        """The text of a frame that says how long it is, if that is not too long."""
+        try:
+            if 0 < self._parameters(frame).content_size <= _HELD_BYTES:
+                return self._decompressor.decompress(frame)
+        except self._error as error:
+            raise _damaged(start, error) from error
+        return None
 
 
-def _decoded(data: _FileBytes, start: int, end: int) -> Iterator[bytes]:
-    import zstandard  # only a compressed root needs the library
-
-    decoder = zstandard.ZstdDecompressor().decompressobj()
-    try:
-        for piece in data.pieces(start, end, _COMPRESSED_PIECE):
-            yield decoder.decompress(piece)
-    except zstandard.ZstdError as error:
-        raise BadFrameError(f"the frame at byte {start} is damaged: {error}") from error
+def _damaged(start: int, error: Exception) -> BadFrameError:
+    return BadFrameError(f"the frame at byte {start} is damaged: {error}")
 
 
 def _frame_end(data: _FileBytes, start: int) -> int | None:
@@ -191,7 +233,7 @@ def _frame_end(data: _FileBytes, start: int) -> int | None:
     return None
 
 
-def _frame_after(data: _FileBytes, start: int) -> bool:
+def _frame_after(data: _FileBytes, decoder: _Decoder, start: int) -> bool:
     """Whether a complete frame begins later: then what comes before it was no crash.
 
     The magic bytes are no UTF-8, so no text of a log holds them uncompressed.
@@ -200,8 +242,7 @@ def _frame_after(data: _FileBytes, start: int) -> bool:
         try:
             end = _frame_end(data, start)
             if end is not None:
-                for _ in _decoded(data, start, end):
-                    pass
+                decoder.text_of(data, start, end)
                 return True
         except BadFrameError:
             pass
