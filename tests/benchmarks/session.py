@@ -21,46 +21,15 @@ import msgspec
 
 import dsh_session_jsonl
 from dsh_cordis import Context
-from dsh_llm import (
-    AssistantStreamAccumulator,
-    BlockEnd,
-    BlockStart,
-    CallId,
-    FinishChunk,
-    LlmCallConfig,
-    ModelSource,
-    StopFinish,
-    StreamChunk,
-    StreamRecord,
-    TextBlock,
-    TextDelta,
-    TokenUsage,
-    ToolCallBlock,
-    ToolCallDelta,
-    ToolCallsFinish,
-    UsageChunk,
-    create_assistant_message,
-    create_system_message,
-    create_tool_result_message,
-    create_user_message,
-)
+from dsh_llm import BlockStart, StreamChunk, TextDelta, create_user_message
 from dsh_session import (
     AssistantAttempt,
-    AssistantMessageEvent,
     Completed,
-    RequestHeader,
-    RequestHeaderEvent,
     Session,
     SessionEvent,
-    SessionEventData,
-    SessionHeader,
-    SessionId,
     SessionStore,
     StepEnd,
     StepStart,
-    SystemMessageEvent,
-    ToolCallEvent,
-    ToolResultEvent,
     TurnEnd,
     TurnStart,
     UserMessageEvent,
@@ -68,30 +37,16 @@ from dsh_session import (
     interrupted_turn_closers,
 )
 from dsh_session_jsonl import JsonlStore
+from dsh_session_persistence.testing.conversation import (
+    HEADER,
+    ID,
+    append_all,
+    payloads,
+    stream_of,
+    turn_of,
+)
 from dsh_session_projection import ProjectionDefinition, SessionProjectionRegistry
 
-ID: Final = SessionId("bench")
-HEADER: Final = SessionHeader(id=ID, created_at=0, cwd="/srv/bench", delegation_depth=0)
-WORDS: Final = [
-    "The",
-    "tests",
-    "pass",
-    "now,",
-    "and",
-    "the",
-    "change",
-    "is",
-    "small",
-    "enough",
-    "to",
-    "read",
-    "in",
-    "one",
-    "go.",
-    "",
-]
-MODEL: Final = ModelSource(provider="deepseek", model="deepseek-chat")
-USAGE: Final = TokenUsage(input_tokens=1200, output_tokens=40)
 MESSAGES: Final = frozenset(["system/message", "user/message", "assistant/message", "tool/result"])
 
 
@@ -108,79 +63,13 @@ class Row(NamedTuple):
     detail: str = ""
 
 
-# ---- a realistic log ---------------------------------------------------------------------------
-
-
-def stream_of(chunks: Sequence[StreamChunk]) -> tuple[StreamRecord, ...]:
-    """A stream whose chunks come every ten milliseconds."""
-    stream = AssistantStreamAccumulator()
-    for index, chunk in enumerate(chunks):
-        stream.push(index * 10, chunk)
-    return stream.snapshot()
-
-
-def payloads(turn: int) -> Iterator[SessionEventData]:
-    """A turn of two steps: a tool call with its result, then an answer of 42 chunks."""
-    call = ToolCallBlock(id=CallId(f"call-{turn}"), name="read", arguments='{"path": "src/a.py"}')
-    said = TextBlock(" ".join(WORDS * 3))
-    asked = stream_of(
-        [
-            BlockStart(0, "tool-call"),
-            *(
-                ToolCallDelta(index=0, id=call.id, name="read", arguments_delta=part)
-                for part in call.arguments.split(" ")
-            ),
-            BlockEnd(0, call),
-            UsageChunk(USAGE),
-            FinishChunk(ToolCallsFinish()),
-        ]
-    )
-    answered = stream_of(
-        [
-            BlockStart(0, "text"),
-            *(TextDelta(0, f"{word} ") for word in WORDS * 3),
-            BlockEnd(0, said),
-            UsageChunk(USAGE),
-            FinishChunk(StopFinish()),
-        ]
-    )
-    yield TurnStart(turn=turn)
-    yield StepStart(turn=turn, step=1)
-    if turn == 1:
-        prompt = create_system_message("You are a careful engineer. " * 40)
-        yield SystemMessageEvent(turn=1, step=1, message=prompt)
-    yield UserMessageEvent(message=create_user_message(f"Look at file number {turn}, please."))
-    if turn == 1:
-        config = LlmCallConfig(provider=MODEL.provider, model=MODEL.model)
-        yield RequestHeaderEvent(header=RequestHeader(config=config), reason="initial")
-    message = create_assistant_message([call], MODEL)
-    yield AssistantMessageEvent(turn=turn, step=1, message=message, stream=asked, usage=USAGE)
-    yield ToolCallEvent(
-        turn=turn, step=1, call_id=call.id, name=call.name, arguments=call.arguments
-    )
-    result = create_tool_result_message(call.id, [TextBlock("def f() -> None: ...\n" * 8)], False)
-    yield ToolResultEvent(turn=turn, step=1, message=result)
-    yield StepEnd(turn=turn, step=1)
-    yield StepStart(turn=turn, step=2)
-    message = create_assistant_message([said], MODEL)
-    yield AssistantMessageEvent(turn=turn, step=2, message=message, stream=answered, usage=USAGE)
-    yield StepEnd(turn=turn, step=2)
-    yield TurnEnd(turn=turn, reason=Completed())
-
-
-def append_all(session: Session, data: Sequence[SessionEventData]) -> None:
-    """Append payloads, those of the surface to its end."""
-    for item in data:
-        session.append(item, surface_op="append" if item.surface else None)
-
-
 def session_of(events: int) -> Session:
     """A session of at least that many events."""
     session = Session.create(ID, header=HEADER)
     turn = 0
     while session.seq < events:
         turn += 1
-        append_all(session, list(payloads(turn)))
+        append_all(session, list(payloads(turn_of(turn))))
     return session
 
 
@@ -273,7 +162,7 @@ class HandLog:
 def appending(n: int, rounds: int) -> Iterator[Row]:
     """Appending to a long log against a short one, and the history after one more event."""
     short, long = session_of(100), session_of(n)
-    turn = [list(payloads(number)) for number in range(2, 22)]
+    turn = [list(payloads(turn_of(number))) for number in range(2, 22)]
 
     def append(session: Session) -> Callable[[], object]:
         def run() -> None:
@@ -328,7 +217,7 @@ def resuming(folder: Path, turns: int, rounds: int) -> Iterator[Row]:
     """A conversation that goes on."""
     session = Session.create(ID, header=HEADER)
     for turn in range(1, turns + 1):
-        append_all(session, list(payloads(turn)))
+        append_all(session, list(payloads(turn_of(turn))))
     path = store(folder, session.events)
 
     def resume() -> object:
@@ -406,12 +295,12 @@ async def _batches(folder: Path, size: int, events: Sequence[SessionEvent], roun
 
 
 async def _turns(folder: Path, rounds: int) -> Row:
-    turns = iter([list(payloads(turn)) for turn in range(1, rounds * BLOCK + 1)])
+    turns = iter([list(payloads(turn_of(turn))) for turn in range(1, rounds * BLOCK + 1)])
     copies = session_of(0)
     plain_turns = []
     for turn in range(1, rounds * BLOCK + 1):
         start = copies.seq
-        append_all(copies, list(payloads(turn)))
+        append_all(copies, list(payloads(turn_of(turn))))
         plain_turns.append([event_to_json(event) for event in copies.events[start:]])
     plain = iter(plain_turns)
     async with Context() as ctx:
