@@ -185,6 +185,7 @@ def test_a_rule_that_denies_a_command_leaves_others_alone() -> None:
         ("../w/.git/config", True),
         ("/w/.git/config", True),
         ("/w/./a/../.git/config", True),
+        (".GIT/config", True),
         ("a/.git/config", False),
         ("/other/.git/config", False),
         (".gitignore", False),

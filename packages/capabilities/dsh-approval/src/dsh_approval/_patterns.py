@@ -8,6 +8,7 @@ runs, no pattern sees.
 
 import posixpath
 import re
+import unicodedata
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
@@ -70,7 +71,14 @@ def restricts(pattern: str, name: str, text: str, cwd: str | None) -> bool:
         text: Its value.
         cwd: Where relative paths start, if known.
     """
-    return any(fnmatchcase(reading, pattern) for reading in _readings(name.lower(), text, cwd))
+    name = name.lower()
+    if name in _COMMAND_NAMES:
+        return any(fnmatchcase(reading, pattern) for reading in _commands(text))
+    if name.endswith(_PATH_NAMES):
+        # On many systems capitals and forms of accents make no other file.
+        pattern = _folded(pattern)
+        return any(fnmatchcase(_folded(spelling), pattern) for spelling in _spellings(text, cwd))
+    return fnmatchcase(text, pattern)
 
 
 def _climbs(text: str) -> int:
@@ -93,16 +101,13 @@ def _same_host(pattern: re.Match[str], text: str) -> bool:
     return fnmatchcase(address[1], pattern[1]) and address[1].count("@") <= pattern[1].count("@")
 
 
-def _readings(name: str, text: str, cwd: str | None) -> Iterator[str]:
-    yield text
-    if name in _COMMAND_NAMES:
-        yield from _commands(text)
-    elif name.endswith(_PATH_NAMES):
-        yield from _spellings(text, cwd)
+def _folded(path: str) -> str:
+    return unicodedata.normalize("NFC", path).casefold()
 
 
 def _commands(line: str) -> Iterator[str]:
-    """Every simple command of a command line, without quotes; some of these are none."""
+    """A command line, and every simple command in it without quotes; some of these are none."""
+    yield line
     joint = ""
     for part in _JOINTS.split(line.replace("\\\n", "")):
         if _JOINTS.fullmatch(part):
@@ -131,6 +136,7 @@ def _runs(words: list[str]) -> Iterator[str]:
 
 
 def _spellings(path: str, cwd: str | None) -> Iterator[str]:
+    yield path
     yield posixpath.normpath(path)
     if cwd is not None:
         absolute = posixpath.normpath(posixpath.join(cwd, path))

@@ -1,5 +1,6 @@
 """One writer for each file, first come first served."""
 
+import unicodedata
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -26,6 +27,8 @@ class KeyLocks:
         Raises:
             FsError: The signal was aborted before the key was free.
         """
+        # Where capitals or forms of accents make no difference, two keys may be one file.
+        key = unicodedata.normalize("NFC", key).casefold()
         lock = self._locks.setdefault(key, anyio.Semaphore(1))
         self._users[key] = self._users.get(key, 0) + 1
         try:

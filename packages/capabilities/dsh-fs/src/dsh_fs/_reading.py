@@ -1,13 +1,11 @@
 """Reading files as bytes, as text and by lines. Blocking; run in worker threads."""
 
 import codecs
-import os
-import stat
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import BinaryIO, Final
 
-from .errors import FsError, os_failure
+from ._opening import opened
+from .errors import FsError
 from .types import FsText, FsVersion, LineWindow
 
 BINARY_PROBE_BYTES: Final = 8192
@@ -19,50 +17,39 @@ Check = Callable[[], None]
 """Raises when the work is no longer wanted."""
 
 
-@contextmanager
-def opened(key: str, display: str) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """A regular file, open for reading, and its status.
-
-    Raises:
-        FsError: It is missing, no regular file, or cannot be opened.
-    """
-    try:
-        # The key has no links; a link that stands there now was put there to lead elsewhere. Not
-        # blocking: opening a pipe would wait for its other end.
-        descriptor = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise os_failure(error, display) from error
-    with os.fdopen(descriptor, "rb", buffering=0) as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise FsError(f"{display} is no regular file", "FS_NOT_REGULAR_FILE", display)
-        try:
-            yield file, status
-        except OSError as error:
-            raise os_failure(error, display) from error
-
-
 def read_bytes(key: str, display: str, max_bytes: int) -> bytes:
     """The first `max_bytes` bytes."""
     with opened(key, display) as (file, _):
         return b"".join(_chunks(file, max_bytes))
 
 
-def read_text(key: str, display: str, *, max_bytes: int = MAX_TEXT_BYTES) -> FsText:
+def read_text(key: str, display: str) -> FsText:
     """The whole file as text, without its byte order mark.
 
     Raises:
         FsError: It is not text, or too large.
     """
+    data, version = read_whole(key, display, MAX_TEXT_BYTES)
+    return FsText(decode_text(data, display).removeprefix("\ufeff"), version)
+
+
+def read_whole(key: str, display: str, max_bytes: int) -> tuple[bytes, FsVersion]:
+    """All bytes of a file, and its version.
+
+    Raises:
+        FsError: There are more than `max_bytes`.
+    """
     with opened(key, display) as (file, status):
-        if status.st_size > max_bytes:
+        # One more than allowed: what a file holds and what it says may differ.
+        data = b"" if status.st_size > max_bytes else b"".join(_chunks(file, max_bytes + 1))
+        size = max(status.st_size, len(data))
+        if size > max_bytes:
             raise FsError(
-                f"{display} has {status.st_size} bytes; at most {max_bytes} are read at once",
+                f"{display} has {size} bytes; at most {max_bytes} are handled as a whole",
                 "FS_TOO_LARGE",
                 display,
             )
-        data = b"".join(_chunks(file, max_bytes + 1))
-    return FsText(decode_text(data, display).removeprefix("\ufeff"), FsVersion.of(status))
+    return data, FsVersion.of(status)
 
 
 def decode_text(data: bytes, display: str, *, probe: int | None = BINARY_PROBE_BYTES) -> str:

@@ -3,7 +3,7 @@
 import importlib.metadata
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,15 @@ MAX_RAW_BYTES: Final = 20_000_000
 MAX_ERROR_BYTES: Final = 65_536
 TIMEOUT_MS: Final = 30_000
 GRACE_MS: Final = 3_000
-_BAD_PATTERN: Final = ("regex parse error", "error parsing glob", "not allowed in a regex")
+MAX_REGEX_SIZE: Final = "10M"
+"""Of a compiled pattern: nested repetitions would otherwise take a gigabyte and minutes."""
+_BAD_PATTERN: Final = (
+    *("regex parse error", "error parsing glob", "error parsing pattern"),
+    *("not allowed in a regex", "regex exceeds size limit"),
+)
+_MAX_COMPLAINT_CHARS: Final = 2000
+_ENVIRONMENT: Final = ("HOME", "PATH", "XDG_CONFIG_HOME")
+"""What it sees where no runtime filters: enough to find the user's ignore files."""
 
 
 class Ran(Protocol):
@@ -67,7 +75,6 @@ class RunsCommands(Protocol):
         stderr_bytes: int,
         timeout_ms: float,
         grace_ms: int,
-        env: Mapping[str, str | None] | None = None,
         signal: AbortSignal | None = None,
         ends_beyond: bool = False,
     ) -> Ran:
@@ -121,7 +128,7 @@ async def search(
     program = ripgrep_program()
     if program is None:
         raise SearchError(f"{DISTRIBUTION} is not installed; install it", "SEARCH_FAILED")
-    argv = [program, "--no-config", *options, "--", operand]
+    argv = [program, "--no-config", f"--regex-size-limit={MAX_REGEX_SIZE}", *options, "--", operand]
     collect = search_alone().collect if runtime is None else runtime.collect
     try:
         ran = await collect(
@@ -158,13 +165,15 @@ def _judged(ran: Ran) -> Found:
     if ran.exit_code in (0, 1):
         return Found(ran.stdout, 0)
     complaints = ran.stderr.decode("utf-8", "replace").strip()
+    # It repeats the pattern, and says behind it what is wrong.
+    short = complaints[-_MAX_COMPLAINT_CHARS:]
     if any(text in complaints for text in _BAD_PATTERN):
-        raise SearchError(f"the pattern is malformed: {complaints}", "SEARCH_INVALID_PATTERN")
+        raise SearchError(f"the pattern is malformed: {short}", "SEARCH_INVALID_PATTERN")
     lines = complaints.splitlines()
     if lines and all(line.startswith("rg: ") and "(os error " in line for line in lines):
         # It searched all it could; what may not be looked into holds nothing to find.
         return Found(ran.stdout, len(lines))
-    raise SearchError(f"the search failed: {complaints or ran.exit_code}", "SEARCH_FAILED")
+    raise SearchError(f"the search failed: {short or ran.exit_code}", "SEARCH_FAILED")
 
 
 class _Ran(msgspec.Struct, kw_only=True):
@@ -187,13 +196,13 @@ class _Alone:
         stderr_bytes: int,
         timeout_ms: float,
         grace_ms: int,
-        env: Mapping[str, str | None] | None = None,
         signal: AbortSignal | None = None,
         ends_beyond: bool = False,
     ) -> Ran:
+        env = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         # Leaving the block waits for the program's end, and kills it first if cancelled.
         async with await anyio.open_process(
-            list(argv), stdin=subprocess.DEVNULL, cwd=cwd, start_new_session=True
+            list(argv), stdin=subprocess.DEVNULL, cwd=cwd, env=env, start_new_session=True
         ) as process:
             out, err = _Tail(process.stdout, stdout_bytes), _Tail(process.stderr, stderr_bytes)
             with anyio.move_on_after(timeout_ms / 1000) as limit:

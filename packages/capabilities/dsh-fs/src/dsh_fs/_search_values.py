@@ -141,8 +141,8 @@ def render_whole(value: Mapping[str, Any]) -> str:
 
 
 def shown_path(path: str) -> str:
-    """A path on one line: quoted where a control character would break it."""
-    return path if path.isprintable() else json.dumps(path, ensure_ascii=False)
+    """A path on one line: quoted where it holds what breaks a line or turns it round."""
+    return path if path.isprintable() else json.dumps(path)
 
 
 def _skipped(value: Mapping[str, Any]) -> list[str]:

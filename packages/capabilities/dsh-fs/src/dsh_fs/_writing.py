@@ -1,19 +1,16 @@
-"""Writing and editing files: staged beside the target, then published in one step.
+"""Writing and editing files: what must hold, and what becomes of the text.
 
-Blocking; run in worker threads. A reader sees the old file or the new one, never a part.
+Blocking; run in worker threads.
 """
 
 import os
-import shutil
-import stat
-import tempfile
-from contextlib import suppress
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from ._reading import decode_text, opened
+from ._opening import check_regular, folder_of, look_up
+from ._publishing import Place, not_observed, publish, stale
+from ._reading import decode_text, read_whole
 from .errors import FsError, os_failure
 from .types import Change, CreateIfAbsent, FsVersion, ReplaceIfVersion, WriteExpectation
 
@@ -39,19 +36,24 @@ def write_text(key: str, display: str, content: str, expected: WriteExpectation 
         FsError: The expectation does not hold, or the file cannot be written.
     """
     data = _encoded(content, display)
+    replaces = isinstance(expected, ReplaceIfVersion)
     try:
-        status = _status(key)
-        _check_writable(status, display)
-        _check_expected(status, expected, display)
-        _check_mode(key, status, display)
-        before = _text_before(key, display, status, len(data))
-        Path(key).parent.mkdir(parents=True, exist_ok=True)
-        exclusive = isinstance(expected, CreateIfAbsent)
-        version = _publish(key, display, data, status, exclusive=exclusive)
+        # Folders are made for new files only.
+        with folder_of(key, make=not replaces) as (folder, name):
+            place = Place(folder, name, display, look_up(folder, name))
+            _check(place, expected)
+            before = _text_before(key, place, len(data))
+            exclusive = isinstance(expected, CreateIfAbsent)
+            known = expected.version if isinstance(expected, ReplaceIfVersion) else None
+            version = publish(place, data, exclusive=exclusive, known=known)
+    except FileNotFoundError as error:
+        if replaces:
+            raise stale(f"{display} is gone", display) from error
+        raise os_failure(error, display) from error
     except OSError as error:
         raise os_failure(error, display) from error
     return Change(
-        operation="create" if status is None else "update",
+        operation="create" if place.status is None else "update",
         before=None if before is None else _lf(before),
         after=_lf(content),
         version=version,
@@ -65,18 +67,20 @@ def edit_text(key: str, display: str, edit: Edit, expected: ReplaceIfVersion | N
         FsError: The text does not occur, or occurs more than once, or the file changed.
     """
     try:
-        status = _status(key)
-        if status is None:
-            raise _stale(f"{display} is gone", display)
-        _check_writable(status, display)
-        _check_expected(status, expected, display)
-        _check_mode(key, status, display)
-        raw = _whole_text(key, display, status)
-        before = _lf(raw)
-        after, count = _replaced(before, edit, display)
-        style = "\r\n" if _prefers_crlf(raw) else "\n"
-        data = _encoded(after.replace("\n", style), display)
-        version = _publish(key, display, data, status, exclusive=False)
+        with folder_of(key) as (folder, name):
+            place = Place(folder, name, display, look_up(folder, name))
+            if place.status is None:
+                raise stale(f"{display} is gone", display)
+            _check(place, expected)
+            raw, version = _whole_text(key, display)
+            before = _lf(raw)
+            after, count = _replaced(before, edit, display)
+            style = "\r\n" if _prefers_crlf(raw) else "\n"
+            data = _encoded(after.replace("\n", style), display)
+            known = version if expected is None else expected.version
+            version = publish(place, data, exclusive=False, known=known)
+    except FileNotFoundError as error:
+        raise stale(f"{display} is gone", display) from error
     except OSError as error:
         raise os_failure(error, display) from error
     return Change(
@@ -91,22 +95,12 @@ def edit_text(key: str, display: str, edit: Edit, expected: ReplaceIfVersion | N
 # ---- what is there --------------------------------------------------------------------------
 
 
-def _status(key: str) -> os.stat_result | None:
-    try:
-        return os.lstat(key)
-    except FileNotFoundError:
-        return None
-
-
-def _check_writable(status: os.stat_result | None, display: str) -> None:
-    if status is not None and not stat.S_ISREG(status.st_mode):
-        raise FsError(f"{display} is no regular file", "FS_NOT_REGULAR_FILE", display)
-
-
-def _check_mode(key: str, status: os.stat_result | None, display: str) -> None:
+def _check(place: Place, expected: WriteExpectation | None) -> None:
+    check_regular(place.status, place.display)
+    _check_expected(place.status, expected, place.display)
     # Publishing by rename would get around the write protection of a file.
-    if status is not None and not os.access(key, os.W_OK):
-        raise FsError(f"{display} is write-protected", "FS_PERMISSION_DENIED", display)
+    if place.status is not None and not os.access(place.name, os.W_OK, dir_fd=place.folder):
+        raise FsError(f"{place.display} is write-protected", "FS_PERMISSION_DENIED", place.display)
 
 
 def _check_expected(
@@ -114,34 +108,27 @@ def _check_expected(
 ) -> None:
     if isinstance(expected, CreateIfAbsent):
         if status is not None:
-            raise _not_observed(display)
+            raise not_observed(display)
     elif isinstance(expected, ReplaceIfVersion):
         if status is None:
-            raise _stale(f"{display} is gone", display)
+            raise stale(f"{display} is gone", display)
         if FsVersion.of(status) != expected.version:
-            raise _stale(f"{display} has changed since it was read", display)
+            raise stale(f"{display} has changed since it was read", display)
 
 
-def _text_before(
-    key: str, display: str, status: os.stat_result | None, new_bytes: int
-) -> str | None:
+def _text_before(key: str, place: Place, new_bytes: int) -> str | None:
+    status = place.status
     if status is None or max(status.st_size, new_bytes) >= MAX_COMPARED_BYTES:
         return None
     try:
-        return _whole_text(key, display, status).removeprefix(_BOM)
+        return _whole_text(key, place.display)[0].removeprefix(_BOM)
     except FsError:
         return None  # the old content is for the record only
 
 
-def _whole_text(key: str, display: str, status: os.stat_result) -> str:
-    if status.st_size > MAX_EDITED_BYTES:
-        raise FsError(
-            f"{display} has {status.st_size} bytes; at most {MAX_EDITED_BYTES} can be edited",
-            "FS_TOO_LARGE",
-            display,
-        )
-    with opened(key, display) as (file, _):
-        return decode_text(file.read(), display, probe=None)
+def _whole_text(key: str, display: str) -> tuple[str, FsVersion]:
+    data, version = read_whole(key, display, MAX_EDITED_BYTES)
+    return decode_text(data, display, probe=None), version
 
 
 # ---- text -----------------------------------------------------------------------------------
@@ -185,58 +172,3 @@ def _encoded(text: str, display: str) -> bytes:
             "FS_NOT_TEXT",
             display,
         ) from error
-
-
-# ---- publishing -----------------------------------------------------------------------------
-
-
-def _publish(
-    key: str, display: str, data: bytes, status: os.stat_result | None, *, exclusive: bool
-) -> FsVersion:
-    parent = Path(key).parent
-    staging = Path(tempfile.mkdtemp(prefix=".dsh-stage-", dir=parent))
-    try:
-        staged = staging / "new"
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if status is not None:
-                os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
-            os.fsync(descriptor)
-            if exclusive:
-                _link(staged, key, display)
-                staged.unlink()
-            else:
-                staged.replace(key)
-            # Asked of the open file: another writer may have replaced the name already.
-            return FsVersion.of(os.fstat(descriptor))
-    finally:
-        with suppress(OSError):
-            shutil.rmtree(staging)
-
-
-def _link(staged: Path, key: str, display: str) -> None:
-    """Publish without replacing: a competitor's file survives."""
-    try:
-        os.link(staged, key, follow_symlinks=False)
-    except FileExistsError:
-        _check_writable(_status(key), display)
-        raise _not_observed(display) from None
-    except OSError as error:
-        raise FsError(
-            f"{display} cannot be created without risk of overwriting: {error.strerror}",
-            "FS_IO_ERROR",
-            display,
-            error,
-        ) from error
-
-
-def _not_observed(display: str) -> FsError:
-    return FsError(
-        f"{display} exists and was not read before; read it, then retry", "FS_NOT_OBSERVED", display
-    )
-
-
-def _stale(reason: str, display: str) -> FsError:
-    return FsError(f"{reason}; read it again, then retry", "FS_STALE_VERSION", display)

@@ -41,6 +41,8 @@ from .errors import FsError, SearchError
 from .service import FsService
 from .types import FsTarget
 
+_PROCESSES: Final = {"/": "--glob=!/proc/[0-9]*", "/proc": "--glob=!/[0-9]*"}
+"""By the folder of the search: what running programs keep to themselves is not searched."""
 VERSION_CONTROL: Final = (".git", ".svn", ".hg", ".bzr", ".jj", ".sl")
 
 
@@ -137,6 +139,8 @@ def grep_tool(ctx: Needs) -> ToolDefinition:
         if not await _check_kind(ctx, run, target, directories_only=False):
             folder, name = os.path.split(target.target_key)
             operand = f"./{name}"
+        if folder in _PROCESSES:
+            options.append(_PROCESSES[folder])
         found = await search(ctx.subprocess, options, operand, cwd=folder, signal=run.signal)
         shown = _shower(base, folder)
         matches = [

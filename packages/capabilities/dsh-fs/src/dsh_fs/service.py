@@ -11,7 +11,8 @@ from dsh_llm import AbortSignal
 
 from . import _reading, _writing
 from ._locks import KeyLocks
-from ._paths import Fence, check_policy, fresh_key, resolve_target
+from ._opening import folder_of, look_up, open_listing
+from ._paths import Fence, check_parents, check_policy, fresh_key, resolve_target
 from ._worker import check_abort, work
 from ._writing import Edit
 from .config import Config
@@ -210,35 +211,37 @@ class FsService(Service):
         if ".." in Path(path).parts or ".." in Path(cwd).parts:
             cwd = os.path.realpath(cwd)
         target = resolve_target(path, cwd)
+        # The fence comes first: what lies behind it is not even said to be there.
         fresh_key(target, self._fence)
+        check_parents(target, path)
         return target
 
     def _stat(self, target: FsTarget) -> FsStat | None:
         try:
-            status = os.stat(fresh_key(target, self._fence))  # noqa: PTH116  # keys are strings
+            with folder_of(fresh_key(target, self._fence)) as (folder, name):
+                status = look_up(folder, name)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise os_failure(error, target.display_path) from error
+        if status is None:
+            return None
         return FsStat(kind_of(status.st_mode), status.st_size, FsVersion.of(status))
 
     def _list_dir(self, target: FsTarget) -> tuple[DirEntry, ...]:
-        key = self._directory(target)
-        try:
-            with os.scandir(key) as entries:
-                found = [DirEntry(entry.name, _entry_kind(entry)) for entry in entries]
-        except OSError as error:
-            raise os_failure(error, target.display_path) from error
-        return tuple(sorted(found, key=lambda entry: entry.name))
-
-    def _directory(self, target: FsTarget) -> str:
-        key = fresh_key(target, self._fence)
         display = target.display_path
-        if not Path(key).exists():
-            raise FsError(f"{display} does not exist", "FS_NOT_FOUND", display)
-        if not Path(key).is_dir():
-            raise FsError(f"{display} is no directory", "FS_NOT_DIRECTORY", display)
-        return key
+        try:
+            folder = open_listing(fresh_key(target, self._fence))
+            try:
+                with os.scandir(folder) as entries:
+                    found = [DirEntry(entry.name, _entry_kind(entry)) for entry in entries]
+            finally:
+                os.close(folder)
+        except NotADirectoryError as error:
+            raise FsError(f"{display} is no directory", "FS_NOT_DIRECTORY", display) from error
+        except OSError as error:
+            raise os_failure(error, display) from error
+        return tuple(sorted(found, key=lambda entry: entry.name))
 
 
 def _entry_kind(entry: "os.DirEntry[str]") -> FileKind:
