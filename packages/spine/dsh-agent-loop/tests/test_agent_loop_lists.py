@@ -1,5 +1,7 @@
 """More event lists of the contract, compared whole: aborted, rewritten and broken turns."""
 
+from functools import partial
+
 import anyio
 import pytest
 from typing_extensions import override
@@ -10,7 +12,7 @@ from dsh_brand import JsonValue
 from dsh_cordis import Next
 from dsh_llm import AbortSignal, LlmResolvedModelInfo, create_user_message
 from dsh_session import ReplaceOp, UserMessageEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import Stage, ToolDefinition, ToolOutput, ToolRunContext
 
 STREAM = ["~llm/stream", "~start", "~chunk 0", "~chunk 1", "~chunk 2", "~chunk 3"]
 
@@ -198,7 +200,7 @@ async def test_T23_a_scheduler_failure_compared_whole(monkeypatch: pytest.Monkey
             )
         )
         scheduler = stack.ctx.tools.scheduler
-        dispatch = scheduler.dispatch
+        dispatch = scheduler.dispatching
 
         async def broken(run: ToolRunContext) -> object:
             if run.call_id != "c1":
@@ -208,7 +210,7 @@ async def test_T23_a_scheduler_failure_compared_whole(monkeypatch: pytest.Monkey
             stack.recorder.note("E")
             raise RuntimeError("the scheduler broke")
 
-        monkeypatch.setattr(scheduler, "dispatch", broken)
+        monkeypatch.setattr(scheduler, "dispatching", lambda run: Stage(partial(broken, run)))
         lines = await stack.run("M")
         assert lines[lines.index("tool/call c1") :] == [
             "tool/call c1",

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -13,7 +14,7 @@ from dsh_agent_loop.testing import LoopStack, ManualClock, call, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_llm import create_user_message
 from dsh_session import ToolResultEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
+from dsh_tools import Stage, ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
 
 Body = Callable[[ToolRunContext], Awaitable[str]]
 
@@ -212,7 +213,7 @@ async def test_T23_a_failure_of_the_scheduling_itself(monkeypatch: pytest.Monkey
 
         add_tool(stack, "t", body, parallel=True)
         scheduler = stack.ctx.tools.scheduler
-        dispatch = scheduler.dispatch
+        dispatch = scheduler.dispatching
 
         async def broken(run: ToolRunContext) -> object:
             if run.call_id == "c1":
@@ -221,7 +222,7 @@ async def test_T23_a_failure_of_the_scheduling_itself(monkeypatch: pytest.Monkey
                 raise RuntimeError("the scheduler broke")
             return await dispatch(run)
 
-        monkeypatch.setattr(scheduler, "dispatch", broken)
+        monkeypatch.setattr(scheduler, "dispatching", lambda run: Stage(partial(broken, run)))
         lines = await stack.run("M")
         assert results(stack) == [
             ("c1", "TOOL_OUTCOME_UNKNOWN"),

@@ -208,12 +208,16 @@ class WorkCancelled(Exception):  # noqa: N818  # a result of the ladder, never a
 
 
 class Work(Generic[T]):
-    """One stage of a call in a task of the loop, so that giving it up does not hold the turn."""
+    """One stage of a call in a task of the loop, so that giving it up does not hold the turn.
 
-    def __init__(self, fn: Callable[[], Awaitable[T]]) -> None:
-        self._fn = fn
+    `own_tasks` are the tasks that must not wait for the agent; the one of this stage is among them.
+    """
+
+    def __init__(self, stage: Awaitable[T], own_tasks: set[int]) -> None:
+        self._stage = stage
+        self._own_tasks = own_tasks
         self._scope = anyio.CancelScope()
-        self._done = anyio.Event()
+        self._done = Gate()
         self._value: T | None = None
         self._error: BaseException | None = None
         self._cancelled = False
@@ -223,14 +227,15 @@ class Work(Generic[T]):
     @property
     def done(self) -> bool:
         """Whether it has ended."""
-        return self._done.is_set()
+        return self._done.is_open
 
     async def run(self) -> None:
         """The task: keeps value or error, never raises an `Exception`."""
-        self._task_id = anyio.get_current_task().id
+        self._task_id = task_id = anyio.get_current_task().id
+        self._own_tasks.add(task_id)
         try:
             with self._scope:
-                self._value = await self._fn()
+                self._value = await self._stage
             self._cancelled = self._scope.cancelled_caught
         except Exception as error:  # noqa: BLE001  # handed to whoever asks for the outcome
             self._error = error
@@ -238,7 +243,8 @@ class Work(Generic[T]):
             self._cancelled = True
             raise
         finally:
-            self._done.set()
+            self._own_tasks.discard(task_id)
+            self._done.open()
             for callback in self._on_done:
                 callback()
 

@@ -10,7 +10,7 @@ from structlog.typing import FilteringBoundLogger
 from dsh_agent import AbandonedWork, AgentAbandoned
 from dsh_llm import ToolCallBlock
 from dsh_session import ToolCallEvent
-from dsh_tools import ToolExecutionInput, ToolFailure, ToolRunContext, ToolSuccess
+from dsh_tools import Stage, ToolExecutionInput, ToolFailure, ToolRunContext, ToolSuccess
 
 from .agent import LoopAgent
 from .calls import parse_arguments
@@ -46,15 +46,16 @@ class _Call:
         self.input = given
         self.seq: int | None = None
         """Of its `tool/call`."""
-        self.begun = False
         self.exclusive = False
         self.exec: ToolRunContext | None = None
+        self.dispatched = False
+        """Its body with its wrappers may have begun."""
         self.work: Work[ToolResult] | None = None
-        """Its body with its wrappers."""
-        self.early: ToolResult | None = None
-        """What the gate answered."""
+        """They run in a task, since they may wait."""
+        self.outcome: ToolResult | None = None
+        """What the gate answered, or a body that did not wait."""
         self.final = False
-        """The early answer skips the post stage."""
+        """The answer of the gate skips the post stage."""
         self.answer: Synthesized | None = None
         """The loop answers in its place."""
         self.abandoned: CensusEntry | None = None
@@ -67,7 +68,7 @@ class _Call:
     def ready(self) -> bool:
         return (
             self.answer is not None
-            or self.early is not None
+            or self.outcome is not None
             or (self.work is not None and self.work.done)
         )
 
@@ -86,9 +87,12 @@ class _Batch:
         self._tools = agent.runtime.ctx.tools
         self._failure: Exception | None = None
         self._concluded = False
-        self._wake = anyio.Event()
+        self._wake: anyio.Event | None = None
         self._stage_work: Work[object] | None = None
         self._calls = [_Call(block, self._input(block)) for block in blocks]
+        # Calls begin and are committed in their order, so two positions tell where each stands.
+        self._begun = 0
+        self._committed = 0
 
     def _input(self, block: ToolCallBlock) -> ToolExecutionInput:
         return ToolExecutionInput(
@@ -108,7 +112,7 @@ class _Batch:
             raise
         except BaseException:
             await self._stop_everything()
-            for call in self._open():
+            for call in self._calls[self._committed :]:
                 self._answer_cancelled(call)
                 self._commit_answer(call)
             raise
@@ -117,8 +121,8 @@ class _Batch:
         return self._concluded
 
     async def _schedule(self) -> None:
-        while opened := self._open():
-            head = opened[0]
+        while self._committed < len(self._calls):
+            head = self._calls[self._committed]
             if self._failure is not None and self._running():
                 # Undisturbed: their outcomes are committed in order, behind the failed call's.
                 await self._wait()
@@ -128,17 +132,15 @@ class _Batch:
                 continue
             following = self._startable()
             if following is not None:
+                self._begun += 1
                 await self._guarded(following, self._start)
-            elif head.begun:
+            elif self._committed < self._begun:
                 await self._wait()
             else:
                 # Nothing starts any more, and all before it are answered.
                 head.answer = (
                     "TOOL_NOT_STARTED" if self._failure is not None else "ABORTED_BEFORE_DISPATCH"
                 )
-
-    def _open(self) -> list[_Call]:
-        return [call for call in self._calls if not call.committed]
 
     @property
     def _stopped(self) -> bool:
@@ -158,17 +160,16 @@ class _Batch:
         else:
             log.error("agent.scheduler_failed_again", agent=self._agent.id, exc_info=error)
         if not call.committed:
-            call.begun = True
-            call.answer = "TOOL_NOT_STARTED" if call.work is None else "TOOL_OUTCOME_UNKNOWN"
+            call.answer = "TOOL_OUTCOME_UNKNOWN" if call.dispatched else "TOOL_NOT_STARTED"
 
     # ---- starting --------------------------------------------------------------------------
 
     def _startable(self) -> _Call | None:
         """The next call, if it may start now; its mode is asked for again each time."""
-        following = next((call for call in self._calls if not call.begun), None)
-        if following is None or self._stopped:
+        if self._stopped or self._begun >= len(self._calls):
             return None
-        under_way = [call for call in self._calls if call.begun and not call.committed]
+        following = self._calls[self._begun]
+        under_way = self._calls[self._committed : self._begun]
         if any(call.exclusive for call in under_way):
             return None
         following.exclusive = self._tools.execution_mode(following.input) != "parallel"
@@ -178,16 +179,20 @@ class _Batch:
         return following if sum(call.running for call in under_way) < cap else None
 
     async def _start(self, call: _Call) -> None:
-        call.begun = True
         self._log_call(call)
-        prepared = await self._stage(call, lambda: self._tools.scheduler.prepare(call.input))
+        prepared = await self._stage(call, self._tools.scheduler.preparing(call.input))
         if prepared is None:
             return
         call.exec = record = prepared.exec
         if prepared.kind != "dispatch":
-            call.early, call.final = prepared.result, prepared.kind == "final-result"
+            call.outcome, call.final = prepared.result, prepared.kind == "final-result"
             return
-        call.work = self._run_work(call, lambda: self._tools.scheduler.dispatch(record))
+        call.dispatched = True
+        stage = self._tools.scheduler.dispatching(record)
+        if stage.immediate:
+            call.outcome = await stage
+            return
+        call.work = self._run_work(call, stage)
         call.work.observe(self._notify)
 
     def _log_call(self, call: _Call) -> None:
@@ -204,26 +209,23 @@ class _Batch:
 
     # ---- waiting ---------------------------------------------------------------------------
 
-    def _run_work(self, call: _Call, fn: Callable[[], Awaitable[T]]) -> Work[T]:
+    def _run_work(self, call: _Call, stage: Stage[T]) -> Work[T]:
         agent = self._agent
-
-        async def body() -> T:
-            with agent.own_task():
-                return await fn()
-
-        work = Work(body)
+        work = Work(stage, agent.own_tasks)
         agent.runtime.start_here(work.run, name=f"tool {call.block.name} of {agent.id}")
         return work
 
-    async def _stage(self, call: _Call, fn: Callable[[], Awaitable[T]]) -> T | None:
+    async def _stage(self, call: _Call, stage: Stage[T]) -> T | None:
         """Run a gate or a post stage; `None` when the call was answered in its place."""
-        work = self._run_work(call, fn)
+        if stage.immediate:
+            return await stage
+        work = self._run_work(call, stage)
         self._stage_work = work  # type: ignore[assignment]  # only cancelled through this name
         try:
             await work.settled(self._signal, self._agent.runtime.grace)
             return work.outcome()
         except WorkCancelled:
-            call.answer = "ABORTED" if call.work is not None else "ABORTED_BEFORE_DISPATCH"
+            call.answer = "ABORTED" if call.dispatched else "ABORTED_BEFORE_DISPATCH"
         except Outlived:
             self._abandon(call)
         finally:
@@ -232,17 +234,18 @@ class _Batch:
         return None
 
     def _notify(self) -> None:
-        self._wake.set()
+        if self._wake is not None:
+            self._wake.set()
 
     async def _wait(self) -> None:
         """Return when a body ends; after an abort, when all have ended or were given up."""
         if self._signal.aborted:
             await self._climb_down()
             return
-        self._wake = anyio.Event()
-        remove = self._signal.observe(self._wake.set)
+        self._wake = wake = anyio.Event()
+        remove = self._signal.observe(wake.set)
         try:
-            await self._wake.wait()
+            await wake.wait()
         finally:
             remove()
 
@@ -260,8 +263,8 @@ class _Batch:
 
     async def _all_ended(self) -> None:
         while self._running():
-            self._wake = anyio.Event()
-            await self._wake.wait()
+            self._wake = wake = anyio.Event()
+            await wake.wait()
 
     def _running(self) -> list[_Call]:
         return [call for call in self._calls if call.running]
@@ -311,7 +314,7 @@ class _Batch:
         if record is None:
             raise RuntimeError(f"call {call.block.id!r} has an outcome and no record")
         scheduler = self._tools.scheduler
-        outcome = call.early
+        outcome = call.outcome
         if outcome is not None and call.final:
             return await scheduler.finish(record, outcome)
         if outcome is None and call.work is not None:
@@ -320,10 +323,9 @@ class _Batch:
             except WorkCancelled:
                 call.answer = "ABORTED"
                 return None
-        settled = outcome
-        if settled is None:
+        if outcome is None:
             raise RuntimeError(f"call {call.block.id!r} is committed without an outcome")
-        return await self._stage(call, lambda: scheduler.finalize(record, settled))
+        return await self._stage(call, scheduler.finalizing(record, outcome))
 
     def _append_result(self, call: _Call, result: ToolResult) -> None:
         if isinstance(result, ToolSuccess) and self._signal.aborted:
@@ -339,11 +341,13 @@ class _Batch:
         sources = None if call.seq is None else (call.seq,)
         self._agent.session.append(event, surface_op="append", source_event_seqs=sources)
         call.committed = True
+        self._committed += 1
+        self._begun = max(self._begun, self._committed)
 
     def _answer_cancelled(self, call: _Call) -> None:
         """How a call stands when the driver itself was cancelled."""
         if call.answer is None:
-            call.answer = "ABORTED" if call.work is not None else "ABORTED_BEFORE_DISPATCH"
+            call.answer = "ABORTED" if call.dispatched else "ABORTED_BEFORE_DISPATCH"
 
     def _commit_answer(self, call: _Call) -> None:
         """Log the synthesized result, behind a `tool/call` where none was logged."""
