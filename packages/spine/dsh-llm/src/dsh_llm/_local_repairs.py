@@ -4,13 +4,13 @@ The verdict on a frozen message is remembered weakly, by identity: a step over a
 examines only what is new, and the copy of a repaired message stays the same object.
 """
 
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from dsh_brand import JsonValue, decode_json
+from dsh_llm._identity import IdentityMemory
 from dsh_llm._scrub import scrub
 from dsh_llm.blocks import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
 from dsh_llm.ids import CallId
@@ -44,28 +44,17 @@ class LocalVerdict(NamedTuple):
     repairs: tuple[LocalRepair, ...]
 
 
-_memory: dict[int, tuple[weakref.ref[object], LocalVerdict]] = {}
+_memory: Final[IdentityMemory[RequestMessage, LocalVerdict]] = IdentityMemory()
+_SOUND: Final = LocalVerdict(None, dropped=False, calls=(), repairs=())
 
 
 def local_verdict(message: RequestMessage) -> LocalVerdict:
     """Examine one message, or remember what was found before."""
-    key = id(message)
-    known = _memory.get(key)
-    if known is not None and known[0]() is message:
-        return known[1]
-    verdict = _examine(message)
-    _memory[key] = (weakref.ref(message, _forgetter(key)), verdict)
+    verdict = _memory.get(message)
+    if verdict is None:
+        verdict = _examine(message)
+        _memory.set(message, verdict)
     return verdict
-
-
-def _forgetter(key: int) -> Callable[[object], None]:
-    def forget(ref: object) -> None:
-        known = _memory.get(key)
-        # The id may already belong to a newer message.
-        if known is not None and known[0] is ref:
-            del _memory[key]
-
-    return forget
 
 
 def _examine(message: RequestMessage) -> LocalVerdict:
@@ -82,6 +71,8 @@ def _examine(message: RequestMessage) -> LocalVerdict:
     if clean.role == "assistant":
         calls = tuple(block.id for block in clean.content if isinstance(block, ToolCallBlock))
         clean = _with_readable_arguments(clean, repairs)
+    if clean is message and not calls:
+        return _SOUND
     changed = clean if clean is not message else None
     return LocalVerdict(changed, dropped=False, calls=calls, repairs=tuple(repairs))
 

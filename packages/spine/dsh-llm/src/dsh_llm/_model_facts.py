@@ -51,12 +51,11 @@ def checked_model(provider: str, model: str, info: LlmResolvedModelInfo) -> LlmR
     limit = info.default_max_tokens
     if limit is not None and not _is_count(limit):
         _refuse(codes.INVALID_MODEL_MAX_TOKENS, f"{what}: default output limit {limit!r}")
-    return replace(
-        info,
-        context=_checked_context(what, info.context),
-        reasoning=_checked_reasoning(what, info.reasoning),
-        extra=None,
-    )
+    context = _checked_context(what, info.context)
+    reasoning = _checked_reasoning(what, info.reasoning)
+    if context is info.context and reasoning is info.reasoning and info.extra is None:
+        return info
+    return replace(info, context=context, reasoning=reasoning, extra=None)
 
 
 def _is_count(value: object) -> bool:
@@ -68,7 +67,7 @@ def _checked_context(what: str, context: LlmModelContext | None) -> LlmModelCont
         return None
     if not _is_count(context.context_window):
         _refuse(codes.INVALID_MODEL_CONTEXT, f"{what}: window {context.context_window!r}")
-    return replace(context, extra=None)
+    return context if context.extra is None else replace(context, extra=None)
 
 
 def _checked_reasoning(
@@ -84,6 +83,8 @@ def _checked_reasoning(
         _refuse(code, f"{what}: an effort has no name")
     if reasoning.default_effort is not None and reasoning.default_effort not in ids:
         _refuse(code, f"{what}: default effort {reasoning.default_effort!r} is none of {ids!r}")
+    if reasoning.extra is None and all(effort.extra is None for effort in reasoning.efforts):
+        return reasoning
     efforts = tuple(replace(effort, extra=None) for effort in reasoning.efforts)
     return replace(reasoning, efforts=efforts, extra=None)
 

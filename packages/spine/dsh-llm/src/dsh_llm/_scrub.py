@@ -20,7 +20,22 @@ T = TypeVar("T")
 
 def scrub(value: T) -> T:
     """`value` with halves of a pair joined and lone ones replaced by U+FFFD, at every level."""
-    return cast("T", _scrub(value))
+    return value if _encodes(value) else cast("T", _scrub(value))
+
+
+def _encodes(value: object) -> bool:
+    """Whether there is nothing to scrub, which is so for nearly everything, and cheap to see."""
+    if type(value) is str:
+        return value.isascii() or not has_surrogates(value)
+    if isinstance(value, msgspec.Struct):
+        value = msgspec.structs.astuple(value)
+    if type(value) is tuple:
+        for item in value:
+            if item is not None and not _encodes(item):
+                return False
+    elif isinstance(value, FrozenDict | FrozenList):
+        return not _has_halves(value)
+    return True
 
 
 def _scrub(value: object) -> object:

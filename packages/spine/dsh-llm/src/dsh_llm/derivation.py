@@ -58,12 +58,38 @@ def request_messages(messages: Sequence[RequestMessage]) -> Sequence[RequestMess
         `messages` itself if nothing has to change; else a new sequence that shares every message
         that needs no change.
     """
-    return Derivation(messages).messages
+    return messages if sound_calls(messages) is not None else Derivation(messages).messages
 
 
 def request_repairs(messages: Sequence[RequestMessage]) -> tuple[RequestRepair, ...]:
     """What `request_messages` would change, in the order of the messages; for logs and doctors."""
     return tuple(Derivation(messages).repairs())
+
+
+def sound_calls(messages: Sequence[RequestMessage]) -> set[str] | None:
+    """The ids of the calls in messages that need no repair; `None` for others.
+
+    Nearly all histories are sound, and this is a fifth of the cost of deriving them.
+    """
+    ids: set[str] = set()
+    waiting: list[str] = []
+    for message in messages:
+        verdict = local_verdict(message)
+        if verdict.repairs:
+            return None
+        if message.role == "tool":
+            answers = message.tool_call_id if isinstance(message, Message) else None
+            if not waiting or waiting.pop() != answers:
+                return None
+        elif waiting:
+            return None
+        elif verdict.calls:
+            new = set(verdict.calls)
+            if len(new) < len(verdict.calls) or "" in new or not ids.isdisjoint(new):
+                return None
+            ids |= new
+            waiting += reversed(verdict.calls)
+    return None if waiting else ids
 
 
 class _Call:

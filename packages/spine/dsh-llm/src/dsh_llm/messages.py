@@ -1,8 +1,7 @@
 """Messages and how they are made. Upstream: packages/llm/llm/src/message.ts."""
 
-import uuid
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -10,7 +9,7 @@ from dsh_brand import HarnessError, JsonValue, Wire, from_json
 from dsh_llm import codes
 from dsh_llm._scrub import scrub
 from dsh_llm.blocks import Block, ContentBlock, TextBlock
-from dsh_llm.ids import CallId, MessageId
+from dsh_llm.ids import CallId, MessageId, fresh_message_id
 from dsh_llm.sources import (
     AnySource,
     MessageSource,
@@ -23,6 +22,14 @@ from dsh_llm.sources import (
 )
 
 Role: TypeAlias = Literal["system", "developer", "user", "assistant", "tool"]
+
+
+_OWN_SOURCES: Final[Mapping[str, type[MessageSource]]] = {
+    "assistant": ModelSource,
+    "tool": ToolSource,
+    "system": SystemPromptSource,
+}
+_USUAL_SOURCES: Final[Mapping[str, type[MessageSource]]] = {**_OWN_SOURCES, "user": UserSource}
 
 
 class MessageError(HarnessError, ValueError):
@@ -77,7 +84,7 @@ def create_message(
         MessageError: The source does not fit the role, is retired, or lacks what its form needs.
     """
     message = Message(
-        id=MessageId(str(uuid.uuid4())),
+        id=fresh_message_id(),
         role=role,
         content=tuple(content),
         source=source,
@@ -163,12 +170,9 @@ def _check(message: Message) -> None:
 
 
 def _check_role(role: str, source: MessageSource) -> None:
-    owners: tuple[tuple[type[MessageSource], str], ...] = (
-        (ModelSource, "assistant"),
-        (ToolSource, "tool"),
-        (SystemPromptSource, "system"),
-    )
-    for kind, owner in owners:
+    if type(source) is _USUAL_SOURCES.get(role):
+        return
+    for owner, kind in _OWN_SOURCES.items():
         if isinstance(source, kind) != (role == owner):
             wanted = kind.__struct_config__.tag
             raise MessageError(

@@ -1,12 +1,12 @@
 """What a call to a model asks for. Upstream: packages/llm/llm/src/types.ts."""
 
-import weakref
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from dsh_brand import FrozenDict, JsonObject, Wire, freeze_object
+from dsh_llm._identity import IdentityMemory
 from dsh_llm.growing import LoggedMessages
 from dsh_llm.ids import MessageId, ReasoningEffortId
 from dsh_llm.messages import RequestMessage
@@ -138,22 +138,14 @@ def call_config_equals(left: _CallFields, right: _CallFields) -> bool:
     )
 
 
-_loop_requests: dict[int, weakref.ref[GenerateOptions]] = {}
+_loop_requests: Final[IdentityMemory[GenerateOptions, bool]] = IdentityMemory()
 
 
 def mark_agent_loop_request(options: GenerateOptions) -> None:
     """Mark this very object as a request of the agent loop; keeps nothing alive."""
-    key = id(options)
-
-    def forget(ref: weakref.ref[GenerateOptions]) -> None:
-        # The id may already belong to a newer request.
-        if _loop_requests.get(key) is ref:
-            del _loop_requests[key]
-
-    _loop_requests[key] = weakref.ref(options, forget)
+    _loop_requests.set(options, True)
 
 
 def is_agent_loop_request(options: GenerateOptions) -> bool:
     """Whether this very object was marked; an equal copy is not."""
-    ref = _loop_requests.get(id(options))
-    return ref is not None and ref() is options
+    return _loop_requests.get(options) is not None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from dsh_llm.derivation import Derivation, RepairKind, RequestRepair
+from dsh_llm.derivation import Derivation, RepairKind, RequestRepair, sound_calls
 from dsh_llm.growing import MessageLog
 from dsh_llm.messages import RequestMessage
 
@@ -38,24 +38,27 @@ class RequestLog:
     def messages(self) -> Sequence[RequestMessage]:
         """The messages of a request: a view that later messages do not change."""
         if self._derived < len(self._messages):
-            news = self._messages[self._derived :]
-            if not self._take(news, alone=True):
-                self._sent, self._ids, self._repairs = MessageLog(), set(), []
-                self._take(self._messages, alone=False)
+            self._take(self._messages[self._derived :])
             self._derived = len(self._messages)
         return self._sent.view()
 
-    def _take(self, news: Sequence[RequestMessage], *, alone: bool) -> bool:
+    def _take(self, news: Sequence[RequestMessage]) -> None:
+        ids = sound_calls(news)
+        if ids is not None and self._ids.isdisjoint(ids):
+            self._ids |= ids
+            self._sent.extend(news)
+            return
         derived = Derivation(news)
-        ids, repairs = derived.call_ids, tuple(derived.repairs())
-        if alone and not (
-            self._ids.isdisjoint(ids) and all(repair.kind in _LOCAL for repair in repairs)
+        repairs = tuple(derived.repairs())
+        if any(repair.kind not in _LOCAL for repair in repairs) or not self._ids.isdisjoint(
+            derived.call_ids
         ):
-            return False
+            self._sent, self._ids, self._repairs = MessageLog(), set(), []
+            derived = Derivation(self._messages)
+            repairs = tuple(derived.repairs())
+        self._ids |= derived.call_ids
         self._sent.extend(derived.messages)
-        self._ids |= ids
         self._repairs += repairs
-        return True
 
     def repairs(self) -> tuple[RequestRepair, ...]:
         """What `request_repairs` tells of the history that the last request was made of."""

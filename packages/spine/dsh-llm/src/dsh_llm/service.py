@@ -82,6 +82,8 @@ class _Route(msgspec.Struct, frozen=True, eq=False):
     adapter: LlmAdapter
     info: LlmProviderInfo
     retry_policy: RetryPolicy
+    generation: Callable[[], LlmAdapter]
+    """Gives the adapter as it is configured at that moment."""
 
 
 class _Bound(msgspec.Struct, frozen=True, eq=False):
@@ -173,6 +175,7 @@ class LlmService(Service):
         self, owner: Owner, providers: Sequence[str], adapter: LlmAdapter
     ) -> dict[str, _Route]:
         routes: dict[str, _Route] = {}
+        generation = _generation_of(adapter)
         for name in providers:
             if not isinstance(name, str) or not name:
                 raise LlmError(f"route {name!r} is no non-empty string", codes.INVALID_ADAPTER)
@@ -189,7 +192,7 @@ class LlmService(Service):
                     codes.INVALID_ADAPTER,
                 )
             policy = resolve_retry_policy(adapter.provider_retry_policy(name))
-            routes[name] = _Route(adapter, info, policy)
+            routes[name] = _Route(adapter, info, policy, generation)
         return routes
 
     def _register(
@@ -355,7 +358,7 @@ class LlmService(Service):
         self, config: LlmCallConfig, signal: AbortSignal | None
     ) -> tuple[_Bound, AdapterDefaults | None]:
         route = self._route(config.provider)
-        generation = _generation_of(route.adapter)
+        generation = route.generation()
         info = await _model_of(generation, config.provider, config.model, signal)
         filled, marks = filled_config(config, info)
         return _Bound(route, generation, filled, info), marks
@@ -388,7 +391,7 @@ class LlmService(Service):
         if bound is None:
             bound, _ = await self._bind(_config_of(options), options.signal)
             options = _with_config(options, bound.config)
-        else:
+        elif request.rewritten:
             _require_config(options, bound.config)
         own_routes = self._routes_of(bound.route.adapter)
         return bound.generation.stream(project_request(options, bound.info, own_routes))
@@ -404,10 +407,11 @@ LlmRuntime = LlmService
 """The name that upstream's code uses for the service."""
 
 
-def _generation_of(adapter: LlmAdapter) -> LlmAdapter:
+def _generation_of(adapter: LlmAdapter) -> Callable[[], LlmAdapter]:
+    # Asked once for each registration: to compare with a protocol takes longer than a short call.
     if isinstance(adapter, ReconfigurableAdapter):
-        return adapter.current_generation()
-    return adapter
+        return adapter.current_generation
+    return lambda: adapter
 
 
 async def _model_of(

@@ -18,12 +18,17 @@ from dsh_llm.request import GenerateOptions, is_agent_loop_request
 
 
 class StreamRequest:
-    """The request of a call on its way through the listeners of `llm/stream`."""
+    """The request of a call on its way through the listeners of `llm/stream`.
 
-    __slots__ = ("_options",)
+    Attributes:
+        rewritten: Whether a listener put another request in its place.
+    """
+
+    __slots__ = ("_options", "rewritten")
 
     def __init__(self, options: GenerateOptions) -> None:
         self._options = options
+        self.rewritten = False
 
     @property
     def options(self) -> GenerateOptions:
@@ -42,6 +47,7 @@ class StreamRequest:
                 "or answer without calling next()"
             )
         self._options = options
+        self.rewritten = True
 
 
 class AdapterStream(AsyncIterator[StreamChunk]):
@@ -62,6 +68,11 @@ class AdapterStream(AsyncIterator[StreamChunk]):
         self._begun = False
         self._iterator: AsyncIterator[StreamChunk] | None = None
         self._ended = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to read or to close."""
+        return self._ended
 
     @property
     def begun(self) -> bool:
@@ -148,7 +159,7 @@ class LlmStream(AsyncIterator[StreamChunk]):
     async def _after_end(self, error: Exception | None) -> None:
         self._ended = self._outer_ended = True
         # A listener may have stopped before the adapter did.
-        failures = await _close_all(self._inner)
+        failures = await _close_all([stream for stream in self._inner if not stream.ended])
         if failures and error is not None:
             raise ExceptionGroup("a model stream failed, and so did closing it", [error, *failures])
         _raise_any(failures)
@@ -178,6 +189,8 @@ class LlmStream(AsyncIterator[StreamChunk]):
 async def _close_all(streams: Sequence[AsyncIterator[StreamChunk]]) -> list[Exception]:
     """Close all streams, whatever single ones raise."""
     failures: list[Exception] = []
+    if not streams:
+        return failures
     # The cancellation that made the reader leave must not cut the clean-up short.
     with anyio.CancelScope(shield=True):
         for stream in streams:
