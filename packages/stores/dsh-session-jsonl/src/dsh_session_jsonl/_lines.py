@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
+from dsh_session import SessionHeader
 from dsh_session_jsonl.layout import Compression
 from dsh_session_jsonl.stored_lines import (
     MAX_HEADER_BYTES,
@@ -22,6 +23,7 @@ from dsh_session_jsonl.zstd_frames import BadFrameError
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
+    StoredLogRules,
 )
 
 PROOF_OF_COMMIT: Final = "turn/end"
@@ -50,19 +52,35 @@ class LineScan(ABC):
         self.unframed = 0
         """How many of the last events come from an incomplete frame behind `good_end`."""
 
+        self._header: SessionHeader | None = None
+        self._rules: StoredLogRules | None = None
         self._lines = 0
         self._before_frame = 0
         self._cut_line = 0
         self._damage: Damage | None = None
 
     @property
+    def header(self) -> SessionHeader:
+        """The header in the present format; known after `feed`."""
+        if self._header is None:
+            raise self._corrupt("the log has no complete header line", line=1)
+        return self._header
+
+    @property
+    def rules(self) -> StoredLogRules:
+        """The valid events in the present format; known after `feed`."""
+        if self._rules is None:
+            self._rules = StoredLogRules(self.header)
+        return self._rules
+
+    @property
     @abstractmethod
     def _count(self) -> int:
-        """How many events were taken."""
+        """How many events of the file were taken."""
 
     @abstractmethod
-    def _take_header(self, line: bytes) -> None:
-        """Take the first line."""
+    def _header_of(self, line: bytes) -> SessionHeader:
+        """Read the first line."""
 
     @abstractmethod
     def _take_rows(self, lines: Sequence[bytes]) -> int:
@@ -108,8 +126,6 @@ class LineScan(ABC):
                     self._take(Lines(item.number, item.offset, [item.text]))
         except BadFrameError as error:
             raise self._corrupt(str(error), cause=error) from error
-        if not self._lines:
-            raise self._corrupt("the log has no complete header line", line=1)
         self._finish()
 
     def _end_frame(self, frame: FrameEnd) -> None:
@@ -152,7 +168,7 @@ class LineScan(ABC):
     def _take_first(self, line: bytes) -> None:
         if len(line) > MAX_HEADER_BYTES:
             raise self._corrupt(f"the header line is longer than {MAX_HEADER_BYTES} bytes", line=1)
-        self._take_header(line)
+        self._header = self._header_of(line)
 
     def _take_too_long(self, line: Line) -> None:
         if self._damage is None or self.compression == "none":

@@ -32,7 +32,6 @@ from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
-    StoredLogRules,
 )
 
 
@@ -48,21 +47,6 @@ class OldLogScan(LineScan):
         self._version = name.version
         self._read = 0
         self._chain: Chain | None = None
-        self._header: SessionHeader | None = None
-        self._rules: StoredLogRules | None = None
-
-    @property
-    def header(self) -> SessionHeader:
-        """The header in the present format; known after `feed`."""
-        if self._header is None:
-            raise self._corrupt("the log has no complete header line", line=1)
-        return self._header
-
-    @property
-    def rules(self) -> StoredLogRules:
-        """The valid events, converted; known after `feed`."""
-        assert self._rules is not None, "the header comes first"
-        return self._rules
 
     @property
     def unpaired(self) -> list[int]:
@@ -75,11 +59,11 @@ class OldLogScan(LineScan):
         return self._read
 
     @override
-    def _take_header(self, line: bytes) -> None:
+    def _header_of(self, line: bytes) -> SessionHeader:
         value = old_header_value(line, self._version, self.path)
-        self._header = _native_header(value, self._version, self.path)
-        self._rules = StoredLogRules(self._header)
+        header = _native_header(value, self._version, self.path)
         self._chain = Chain(self._version, value)
+        return header
 
     @override
     def _take_rows(self, lines: Sequence[bytes]) -> int:

@@ -18,37 +18,14 @@ from dsh_session import (
     header_from_json,
 )
 from dsh_session_jsonl._lines import Damage, LineScan
-from dsh_session_jsonl.layout import Compression
-from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
-    StoredLogRules,
 )
 
 
 class LogScan(LineScan):
     """What one log of the native format holds."""
-
-    def __init__(
-        self, path: Path, compression: Compression, *, max_line_bytes: int = MAX_LINE_BYTES
-    ) -> None:
-        super().__init__(path, compression, max_line_bytes=max_line_bytes)
-        self._header: SessionHeader | None = None
-        self._rules: StoredLogRules | None = None
-
-    @property
-    def header(self) -> SessionHeader:
-        """The header; known after `feed`."""
-        if self._header is None:
-            raise self._corrupt("the log has no complete header line", line=1)
-        return self._header
-
-    @property
-    def rules(self) -> StoredLogRules:
-        """The valid events; known after `feed`."""
-        assert self._rules is not None, "the header comes first"
-        return self._rules
 
     @property
     def resumable(self) -> bool:
@@ -58,12 +35,11 @@ class LogScan(LineScan):
     @property
     @override
     def _count(self) -> int:
-        return 0 if self._rules is None else len(self._rules.events)
+        return len(self.rules.events)
 
     @override
-    def _take_header(self, line: bytes) -> None:
-        self._header = parse_header(line, self.path)
-        self._rules = StoredLogRules(self._header)
+    def _header_of(self, line: bytes) -> SessionHeader:
+        return parse_header(line, self.path)
 
     @override
     def _take_rows(self, lines: Sequence[bytes]) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from dsh_brand import JsonValue, decode_json
+from dsh_brand import JsonValue
 from dsh_session import (
     FormatVersionError,
     InvalidEventError,
@@ -19,6 +19,8 @@ from dsh_session import (
     decode_stored_event,
     header_from_json,
 )
+from dsh_session_jsonl._lines import PROOF_OF_COMMIT
+from dsh_session_jsonl._scan import header_value
 from dsh_session_jsonl.doctor_report import Finding, Severity
 from dsh_session_jsonl.layout import Compression
 from dsh_session_jsonl.stored_lines import (
@@ -36,7 +38,6 @@ _REFUSED: Final = "refused as corrupt, and never written to; `--repair` saves wh
 _HEADLESS: Final = "refused as corrupt; a log without its header cannot be repaired"
 _NOT_FOR_US: Final = "refused as unsupported, and never written to; nothing is lost"
 _CUT: Final = "readers leave it out, the next write cuts it off"
-_PROOF_OF_COMMIT: Final = "turn/end"
 _MOST_OF_A_KIND: Final = 20
 _BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "UTF-8 with a byte order mark"),
@@ -184,11 +185,7 @@ class LogExamination:
             return
         self.header_text = line.text
         try:
-            value = decode_json(line.text)
-            if not isinstance(value, dict) or value.get("type") != "session":
-                raise ValueError('the first line must be an object of type "session"')
-            fields = {key: item for key, item in value.items() if key != "type"}
-            self.header = header_from_json(fields)
+            self.header = header_from_json(header_value(line.text))
         except FormatVersionError as error:
             self.version = error.version
             if error.newer:
@@ -212,7 +209,7 @@ class LogExamination:
         event = self._decode(line, line.text)
         if event is None:
             return
-        if event.type == _PROOF_OF_COMMIT and self._damages:
+        if event.type == PROOF_OF_COMMIT and self._damages:
             self._proven = True
         if self._stopped:
             if event.seq != self._last_seq + 1:
@@ -240,7 +237,7 @@ class LogExamination:
             else:
                 reason = _encoding_of(text) or error.message
                 self._damage("damage", reason, line, self._last_seq + 1)
-            if error.event_type == _PROOF_OF_COMMIT and len(self._damages) > 1:
+            if error.event_type == PROOF_OF_COMMIT and len(self._damages) > 1:
                 self._proven = True
             self._last_seq = self._last_seq + 1 if error.seq is None else error.seq
             return None

@@ -13,9 +13,9 @@ from dsh_session_jsonl.doctor_history import examine_history
 from dsh_session_jsonl.doctor_log import LogExamination
 from dsh_session_jsonl.doctor_report import Finding, LogReport, Severity
 from dsh_session_jsonl.layout import (
-    NO_CWD,
     Compression,
     LogName,
+    is_project_segment,
     log_name,
     parse_log_name,
     project_segment,
@@ -90,7 +90,7 @@ def examine_store(root: Path, *, max_line_bytes: int) -> tuple[list[LogReport], 
 
 def _session_folders(root: Path, findings: list[Finding]) -> Iterator[Path]:
     for project in _entries(root, findings):
-        if not _is_project(project.name):
+        if not is_project_segment(project.name):
             continue
         findings += _access(project)
         for folder in _entries(project, findings):
@@ -121,11 +121,7 @@ def encoding_of(path: Path) -> Compression:
 
 def _in_project(path: Path) -> bool:
     """Whether the log lies where a store would look for one."""
-    return _is_project(path.absolute().parent.parent.name)
-
-
-def _is_project(name: str) -> bool:
-    return name == NO_CWD or (name.startswith("--") and name.endswith("--"))
+    return is_project_segment(path.absolute().parent.parent.name)
 
 
 def _place(

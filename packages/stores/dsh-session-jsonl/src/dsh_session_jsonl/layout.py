@@ -37,6 +37,11 @@ def project_segment(cwd: str | None) -> str:
     return f"--{slug[:_SLUG_LIMIT]}--"
 
 
+def is_project_segment(name: str) -> bool:
+    """Whether a folder of that name may be the one of a workspace."""
+    return name == NO_CWD or (name.startswith("--") and name.endswith("--"))
+
+
 def session_segment(session_id: str) -> str:
     """Name the folder of a session; different ids never share one.
 

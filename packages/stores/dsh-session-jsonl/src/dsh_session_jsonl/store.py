@@ -20,9 +20,9 @@ from dsh_session_jsonl._scan import parse_header, wrong_version
 from dsh_session_jsonl._writer import LogWriter
 from dsh_session_jsonl.layout import (
     LOCK_NAME,
-    NO_CWD,
     Compression,
     LogName,
+    is_project_segment,
     log_name,
     parse_log_name,
     project_segment,
@@ -221,7 +221,7 @@ class JsonlStore(SessionLogStore):
             yield _Place(folder, max(foreign or names))
 
     def _projects(self, problems: MutableSequence[ListingProblem]) -> Sequence[Path]:
-        return _folders(self.root, problems, wanted=_is_project)
+        return _folders(self.root, problems, wanted=is_project_segment)
 
     def _usable(self, place: _Place) -> Path:
         """The path of a log that this build and this root's encoding can use."""
@@ -259,10 +259,6 @@ def _check_header(header: SessionHeader, folder: Path) -> None:
             f"{MAX_HEADER_BYTES} that can be read again: shorten its cwd or agent preset",
             str(folder),
         )
-
-
-def _is_project(name: str) -> bool:
-    return name == NO_CWD or (name.startswith("--") and name.endswith("--"))
 
 
 def _folders(
