@@ -46,6 +46,7 @@ from dsh_session import (
 from . import phase as phases
 from .calls import make_calls_distinct
 from .grace import Census
+from .header import HeaderMaker
 from .history import RequestHistory
 from .inbox import LoopInbox
 from .runtime import LoopRuntime
@@ -78,6 +79,7 @@ class LoopAgent:
         """How a turn ended whose `turn/end` was refused."""
         self.own_tasks: set[int] = set()
         """Tasks that must not wait for this agent."""
+        self.headers = HeaderMaker()
         self.requests = 0
         """Model requests made by this instance."""
         self.noted_generation = 0

@@ -21,7 +21,6 @@ from dsh_session import (
     Session,
     SystemMessageEvent,
     UserMessageEvent,
-    canonical_header,
     header_equals,
 )
 
@@ -60,13 +59,8 @@ def commit_request(agent: LoopAgent, plan: CommitPlan) -> Sequence[ToolSchema] |
     """
     session = agent.session
     previous = session.request_header()
-    header = canonical_header(
-        RequestHeader(
-            config=plan.config,
-            adapter_defaults=None if plan.prepared is None else plan.prepared.adapter_defaults,
-            tools=plan.tools or None,
-        )
-    )
+    marks = None if plan.prepared is None else plan.prepared.adapter_defaults
+    header = agent.headers.make(plan.config, marks, plan.tools, previous)
     _commit_prompt(agent, plan, header, previous)
     for message in plan.batch:
         session.append(UserMessageEvent(message=message), surface_op="append")
@@ -81,6 +75,7 @@ def commit_request(agent: LoopAgent, plan: CommitPlan) -> Sequence[ToolSchema] |
                 starts_series=decision.starts_series or None,
             )
         )
+    agent.headers.note(plan.tools, session.request_header())
     _commit_context(session, plan)
     agent.requests += 1
     agent.noted_generation = session.surface.content_generation
@@ -91,13 +86,21 @@ def _commit_prompt(
     agent: LoopAgent, plan: CommitPlan, header: RequestHeader, previous: RequestHeader | None
 ) -> None:
     in_history = plan.prepared is not None and plan.prepared.system_prompt_update == "in-history"
-    same_tools = previous is None or header_equals(
+    consolidate = (
+        not in_history
+        or plan.starts_series
+        or _series_began(agent)
+        or not (previous is None or _same_tools(header, previous))
+    )
+    for change in admit_prompt(plan.rendered, agent.watch.surface, consolidate=consolidate):
+        _apply(agent.session, plan, change)
+
+
+def _same_tools(header: RequestHeader, previous: RequestHeader) -> bool:
+    return header is previous or header_equals(
         RequestHeader(config=previous.config, tools=header.tools),
         RequestHeader(config=previous.config, tools=previous.tools),
     )
-    consolidate = not in_history or not same_tools or plan.starts_series or _series_began(agent)
-    for change in admit_prompt(plan.rendered, agent.watch.surface, consolidate=consolidate):
-        _apply(agent.session, plan, change)
 
 
 def _apply(session: Session, plan: CommitPlan, change: PromptChange) -> None:

@@ -7,7 +7,14 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from dsh_agent import AgentRequest, AgentRequestError, AgentRouteError, ModelSelection, Retry
+from dsh_agent import (
+    AgentOptions,
+    AgentRequest,
+    AgentRequestError,
+    AgentRouteError,
+    ModelSelection,
+    Retry,
+)
 from dsh_llm import (
     AbortedFinish,
     ErrorFinish,
@@ -141,18 +148,14 @@ class _Request:
             base = header.config
             if marks is not None and marks.max_tokens:
                 base = msgspec.structs.replace(base, max_tokens=None)
-        if selection is None:
-            return msgspec.structs.replace(
-                base,
-                provider=agent.options.provider or "",
-                model=agent.options.model or "",
-                reasoning_effort=agent.options.reasoning_effort,
-            )
+        route = agent.options if selection is None else selection
+        if _parts(base) == _parts(route):
+            return base
         return msgspec.structs.replace(
             base,
-            provider=selection.provider,
-            model=selection.model,
-            reasoning_effort=selection.reasoning_effort,
+            provider=route.provider or "",
+            model=route.model or "",
+            reasoning_effort=route.reasoning_effort,
         )
 
     async def _prepare(self, config: LlmCallConfig) -> PreparedCall | None:
@@ -301,6 +304,12 @@ def _settle_failed(attempt: Attempt, error: Exception) -> None:
         raise group from None
 
 
+def _parts(
+    route: AgentOptions | ModelSelection | LlmCallConfig,
+) -> tuple[str | None, str | None, str | None]:
+    return route.provider, route.model, route.reasoning_effort
+
+
 def _check_route(config: LlmCallConfig, selection: ModelSelection | None) -> None:
     if not config.provider or not config.model:
         raise AgentRouteError(
@@ -310,8 +319,7 @@ def _check_route(config: LlmCallConfig, selection: ModelSelection | None) -> Non
         )
     if selection is None:
         return
-    chosen = (selection.provider, selection.model, selection.reasoning_effort)
-    answered = (config.provider, config.model, config.reasoning_effort)
+    chosen, answered = _parts(selection), _parts(config)
     if chosen != answered:
         raise AgentRouteError(
             f"a listener of agent/request changed the route from {chosen!r} to {answered!r}; "

@@ -196,6 +196,7 @@ inbox_unit = ProjectionDefinition(
     state_version=1,
     init=_init_inbox,
     apply=_apply_inbox,
+    event_types=frozenset({InboxSpliced.type}),
     view=_view_inbox,
     state_type=InboxState,
 )
@@ -206,6 +207,7 @@ model_selection_unit = ProjectionDefinition(
     state_version=2,
     init=_init_selection,
     apply=_apply_selection,
+    event_types=frozenset({ModelSelectionEvent.type, RequestHeaderEvent.type}),
     view=_view_selection,
     state_type=SelectionState,
 )
@@ -216,6 +218,7 @@ turn_boundary_unit = ProjectionDefinition(
     state_version=1,
     init=_init_boundary,
     apply=_apply_boundary,
+    event_types=frozenset({TurnStart.type, TurnEnd.type, StepStart.type, StepEnd.type}),
     state_type=TurnBoundary,
 )
 """Turn and step numbering; host-only."""
