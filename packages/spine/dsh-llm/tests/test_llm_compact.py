@@ -30,6 +30,7 @@ from dsh_llm import (
     TextBlock,
     TextChunks,
     TextDelta,
+    TimedChunk,
     TokenUsage,
     ToolCallBlock,
     ToolCallChunks,
@@ -271,7 +272,7 @@ def test_L185_what_cannot_be_stored_is_refused(time: int, chunk: StreamChunk) ->
 def test_L186_push_returns_the_chunk_and_snapshots_are_detached() -> None:
     accumulator = AssistantStreamAccumulator()
     chunk = TextDelta(0, "a")
-    assert accumulator.push(5, chunk) == (5, chunk)
+    assert accumulator.push(5, chunk) == TimedChunk(5, chunk)
     first = accumulator.snapshot()
     accumulator.push(6, TextDelta(0, "b"))
     assert first == (TextChunks(5, 0, (), ("a",)),)

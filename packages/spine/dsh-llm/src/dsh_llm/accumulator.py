@@ -100,11 +100,6 @@ class AssistantStreamAccumulator:
         Raises:
             ValueError: Not a chunk, or one that cannot be stored; the accumulator is as before.
         """
-        self.add(time, chunk)
-        return TimedChunk(time, chunk)
-
-    def add(self, time: int, chunk: StreamChunk) -> None:
-        """`push` without its result, for callers who have chunk and time at hand."""
         if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
             run = self._run
             if (  # nearly every chunk goes on with the open run, and then this is all to check
@@ -119,7 +114,7 @@ class AssistantStreamAccumulator:
                 run.dt.append(time - run.last)
                 run.members.append(chunk.text)
                 run.last = time
-                return
+                return TimedChunk(time, chunk)
         if type(time) is not int or not -MAX_SAFE_INT <= time <= MAX_SAFE_INT:
             raise ValueError(f"time {time!r} is not an integer of at most 2^53-1 milliseconds")
         if type(chunk) is TextDelta or type(chunk) is ReasoningDelta:
@@ -130,6 +125,7 @@ class AssistantStreamAccumulator:
             self._keep_raw(time, chunk)
         else:
             raise ValueError(f"{chunk!r:.120} is no chunk of a stream")
+        return TimedChunk(time, chunk)
 
     def _add_text(self, time: int, chunk: TextDelta | ReasoningDelta) -> None:
         _check_index(chunk.index)

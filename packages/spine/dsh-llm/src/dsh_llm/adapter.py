@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, runtime_checkable
 
+from typing_extensions import TypeIs
+
 from dsh_llm.chunks import StreamChunk
 from dsh_llm.models import LlmModelInfo, LlmProviderInfo, LlmResolvedModelInfo
 from dsh_llm.request import GenerateOptions
@@ -17,6 +19,11 @@ class AsyncClosable(Protocol):
     async def aclose(self) -> None:
         """Release everything that the iterator holds."""
         ...
+
+
+def is_closable(stream: object) -> TypeIs[AsyncClosable]:
+    """Whether it has `aclose()`; comparing with the protocol takes longer than a short call."""
+    return hasattr(stream, "aclose")
 
 
 class LlmAdapter(Protocol):

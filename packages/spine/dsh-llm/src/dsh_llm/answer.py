@@ -7,7 +7,7 @@ import anyio
 import msgspec
 
 from dsh_llm import codes
-from dsh_llm.adapter import AsyncClosable
+from dsh_llm.adapter import is_closable
 from dsh_llm.assembler import BlockAssembler
 from dsh_llm.blocks import ContentBlock, ReasoningBlock, TextBlock, ToolCallBlock
 from dsh_llm.chunks import (
@@ -80,7 +80,7 @@ async def collect(
             if on_text is not None and isinstance(chunk, TextDelta) and chunk.text:
                 on_text(chunk.text)
     finally:
-        if isinstance(stream, AsyncClosable):
+        if is_closable(stream):
             with anyio.CancelScope(shield=True):
                 await stream.aclose()
     if not finished:

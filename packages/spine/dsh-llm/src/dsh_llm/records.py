@@ -5,12 +5,14 @@ Records lose nothing: every member text, the empty ones too, every time and ever
 
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+import msgspec
+
 from dsh_brand import OpenUnion, Wire
 from dsh_llm.chunks import StoredChunk, StreamChunk
 from dsh_llm.ids import CallId
 
 
-class TimedChunk(NamedTuple):
+class TimedChunk(msgspec.Struct, frozen=True, gc=False):
     """A chunk and when it arrived, in milliseconds; what a live frame carries."""
 
     time: int

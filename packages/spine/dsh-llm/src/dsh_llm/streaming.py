@@ -11,7 +11,7 @@ import anyio
 from typing_extensions import override
 
 from dsh_llm import codes
-from dsh_llm.adapter import AsyncClosable
+from dsh_llm.adapter import is_closable
 from dsh_llm.chunks import AbortedFinish, ErrorFinish, FinishChunk, StreamChunk
 from dsh_llm.failures import failure_of
 from dsh_llm.request import GenerateOptions, is_agent_loop_request
@@ -109,7 +109,7 @@ class AdapterStream(AsyncIterator[StreamChunk]):
     async def aclose(self) -> None:
         """Close the adapter's iterator, once, unless it has ended by itself."""
         ended, self._ended = self._ended, True
-        if not ended and isinstance(self._iterator, AsyncClosable):
+        if not ended and is_closable(self._iterator):
             # The cancellation that made the reader leave must not cut the adapter's cleanup short.
             with anyio.CancelScope(shield=True):
                 await self._iterator.aclose()
@@ -195,7 +195,7 @@ async def _close_all(streams: Sequence[AsyncIterator[StreamChunk]]) -> list[Exce
     with anyio.CancelScope(shield=True):
         for stream in streams:
             try:
-                if isinstance(stream, AsyncClosable):
+                if is_closable(stream):
                     await stream.aclose()
             except Exception as error:  # noqa: BLE001  # the others close too; the caller raises
                 failures.append(error)

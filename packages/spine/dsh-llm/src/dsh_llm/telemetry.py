@@ -16,7 +16,7 @@ from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
 from dsh_cordis import Context, Handle
-from dsh_llm.adapter import AsyncClosable
+from dsh_llm.adapter import is_closable
 from dsh_llm.chunks import (
     AbortedFinish,
     ErrorFinish,
@@ -146,7 +146,7 @@ class _Watched(AsyncIterator[StreamChunk]):
     async def aclose(self) -> None:
         """Close the stream behind it."""
         self._end(LEFT)
-        if isinstance(self._inner, AsyncClosable):
+        if is_closable(self._inner):
             # As the service does: the cancellation of the reader must not cut the cleanup short.
             with anyio.CancelScope(shield=True):
                 await self._inner.aclose()
