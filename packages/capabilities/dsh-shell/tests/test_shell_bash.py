@@ -66,6 +66,7 @@ async def test_C47_a_fresh_plain_shell_without_input(
     (tmp_path / ".bash_profile").write_text("echo profile", encoding="utf-8")
     (tmp_path / ".bashrc").write_text("echo rc", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / ".bashrc"))
     async with bench(tmp_path) as b:
         assert text_of(await b.bash("cat; export A=1; cd /; echo $-")) in ("hBc", "hB")
         assert text_of(await b.bash("echo [$A]; pwd; tty; [ -t 0 ] || echo none")) == (

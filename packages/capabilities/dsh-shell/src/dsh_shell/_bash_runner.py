@@ -2,6 +2,7 @@
 
 import codecs
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -32,7 +33,15 @@ from .sandbox import Confinement, Sandbox, SandboxMode, SandboxPolicy
 from .spill import SpillStore
 from .types import Collect, ExitStatus, SpawnSpec, Spill
 
-_PLAIN: Final = {"NO_COLOR": "1", "TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
+_PLAIN: Final[Mapping[str, str | None]] = {
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    # A shell that is neither of login nor interactive runs what this one names, before the command.
+    "BASH_ENV": None,
+}
+_SHOWN_CHARS: Final = 100
 
 
 class StoresLogs(Protocol):
@@ -206,8 +215,12 @@ def _argv(request: Request) -> list[str]:
 def _directory(agent: Agent | None, workdir: str | None) -> str:
     cwd = None if agent is None else agent.session.header.cwd
     base = Path.cwd() if cwd is None else Path(cwd)
-    directory = os.path.realpath(base / (workdir or ""))
-    if not Path(directory).is_dir():
+    try:
+        directory = os.path.realpath(base / (workdir or ""))
+        usable = Path(directory).is_dir()
+    except (OSError, ValueError):  # such as a name that is too long, or holds NUL
+        directory, usable = ascii(workdir)[:_SHOWN_CHARS], False
+    if not usable:
         raise NotADirectoryError(f"workdir {directory} is no directory; name an existing one")
     return directory
 

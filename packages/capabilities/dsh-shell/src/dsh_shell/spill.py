@@ -37,7 +37,8 @@ class SpillStore(Service):
 
     def __init__(self, ctx: Context, root: Path | None = None) -> None:
         super().__init__(ctx)
-        self.root = (root or default_spill_root()).absolute()
+        root = (root or default_spill_root()).absolute()
+        self.root = root.parent.resolve() / root.name
 
     def folder(self, owner: str) -> Path:
         """Where the files of an owner are; it may not exist yet."""

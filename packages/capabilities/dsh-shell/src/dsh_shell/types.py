@@ -20,7 +20,7 @@ class Spill:
     """Where a collected stream goes as a whole once it outgrows its collector."""
 
     directory: Path
-    """Made with mode 0700 if it is missing."""
+    """Real path; made with mode 0700 if it is missing. Through a link nothing is saved."""
     max_bytes: int
     """A stream that exceeds it leaves no file at all."""
     label: str = "output"
