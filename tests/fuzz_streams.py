@@ -33,7 +33,7 @@ from dsh_llm import (
 from dsh_llm.testing import check_stream
 from dsh_llm_anthropic import AnthropicAdapter
 from dsh_llm_anthropic.stream import ChunkTranslator as MessagesTranslator
-from dsh_llm_http import Framer, Translator
+from dsh_llm_http import Framer, StreamFinishes, Translator
 from dsh_llm_openai import OpenAiAdapter
 from dsh_llm_openai.stream import ChunkTranslator as ChatTranslator
 from dsh_llm_scripted import (
@@ -103,18 +103,14 @@ LIMIT_S = 2.0
 Judge = Callable[[], Translator]
 
 
-def _unchanged(text: str) -> str:
-    return text
-
-
 def chat() -> Translator:
     """The core of the chat-completions adapter."""
-    return ChatTranslator("Mock", _unchanged)
+    return ChatTranslator(StreamFinishes("Mock", str))
 
 
 def messages() -> Translator:
     """The core of the Messages adapter."""
-    return MessagesTranslator("Mock", _unchanged, model="m")
+    return MessagesTranslator(StreamFinishes("Mock", str), "m")
 
 
 def recordings() -> list[bytes]:
@@ -185,15 +181,12 @@ def judge(reads: Sequence[bytes], make: Judge) -> str:
     size = sum(map(len, reads))
     started = time.monotonic()
     try:
-        for frames in (framer.feed(read) for read in reads):
-            for frame in frames:
+        for read in (*reads, None):
+            for events in framer.finish() if read is None else framer.feed(read):
                 if not translator.finished:
-                    chunks += translator.frame(frame)
-        for frame in framer.finish():
-            if not translator.finished:
-                chunks += translator.frame(frame)
+                    translator.events(events, chunks)
         if not translator.finished:
-            chunks += translator.end()
+            translator.end(chunks)
     except LlmError as error:
         chunks.append(FinishChunk(ErrorFinish(error.failure)))
     assert time.monotonic() - started < LIMIT_S, "took too long"

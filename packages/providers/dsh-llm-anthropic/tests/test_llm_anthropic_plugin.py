@@ -26,7 +26,6 @@ from dsh_llm import (
     create_user_message,
 )
 from dsh_llm_anthropic import AnthropicAdapter, Config, Profile, ProfileError
-from dsh_llm_anthropic.profiles import resolve_route
 from dsh_llm_scripted import MockServer, message_text_reply, raw_reply, stall
 
 pytest_plugins = ["dsh_cordis.testing"]
@@ -56,7 +55,8 @@ async def lookup(reference: str) -> str | None:
     ],
 )
 def test_L136_the_endpoint(base: str, endpoint: str) -> None:
-    assert resolve_route("x", Profile(base_url=base)).endpoint == endpoint
+    adapter = AnthropicAdapter({"x": Profile(base_url=base)})
+    assert adapter.endpoint(adapter.route("x")) == endpoint
 
 
 @pytest.mark.parametrize("header", ["x-api-key", "authorization"])
@@ -192,7 +192,7 @@ async def test_L179_the_deepseek_preset(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("DEEPSEEK_BASE_URL", raising=False)
     adapter = AnthropicAdapter({"deepseek-official": {}})
     route = adapter.route("deepseek-official")
-    assert route.endpoint == "https://api.deepseek.com/anthropic/v1/messages"
+    assert adapter.endpoint(route) == "https://api.deepseek.com/anthropic/v1/messages"
     assert (route.api_key_env, route.key_header) == ("DEEPSEEK_API_KEY", "x-api-key")
     assert route.unsigned_thinking == "send"
     info = await adapter.resolve_model("deepseek-official", "deepseek-chat")

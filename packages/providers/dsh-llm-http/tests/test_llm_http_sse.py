@@ -9,21 +9,21 @@ from hypothesis import strategies as st
 
 from dsh_brand import is_blank
 from dsh_llm import LlmError
-from dsh_llm_http.sse import EVENT_LIMIT_BYTES, EXCERPT_CHARS, Framer
+from dsh_llm_http.sse import EVENT_LIMIT_BYTES, EXCERPT_CHARS, Events, Framer
 
 Seen = list[tuple[str, str]]
 
 
-def frames(reads: Sequence[bytes], content_type: str | None = None) -> Seen:
+def events(reads: Sequence[bytes], content_type: str | None = None) -> Seen:
     framer = Framer(content_type)
-    found = [frame for read in reads for frame in framer.feed(read)]
+    found = [each for read in reads for each in framer.feed(read)]
     found += framer.finish()
-    return [(frame.event, frame.data.decode("utf-8", "replace")) for frame in found]
+    return [(each.name, data.decode("utf-8", "replace")) for each in found for data in each.data]
 
 
 def whole_and_bytewise(body: bytes) -> Seen:
-    seen = frames([body])
-    assert frames([bytes([byte]) for byte in body]) == seen
+    seen = events([body])
+    assert events([bytes([byte]) for byte in body]) == seen
     return seen
 
 
@@ -63,14 +63,14 @@ def test_L109_an_event_over_the_limit_is_refused_without_waiting_for_its_end() -
 
 def test_L110_json_is_one_document_whatever_the_content_type() -> None:
     assert whole_and_bytewise(b' \n\t{"a":\n\n1}') == [("", '{"a":\n\n1}')]
-    assert frames([b"[1]"], "text/event-stream") == [("", "[1]")]
+    assert events([b"[1]"], "text/event-stream") == [("", "[1]")]
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"  data: x\n\n", b"hello", b"da", b"\xe2\x82"])
 def test_L110_anything_else_is_malformed_and_names_the_content_type(body: bytes) -> None:
     for reads in ([body], [bytes([byte]) for byte in body]):
         with pytest.raises(LlmError, match="text/html") as caught:
-            frames(reads, "text/html")
+            events(reads, "text/html")
         assert caught.value.code == "MALFORMED_RESPONSE"
 
 
@@ -88,7 +88,7 @@ def test_L110_a_stream_may_begin_with_any_field(body: bytes) -> None:
 
 def test_L112_excerpts_are_short() -> None:
     with pytest.raises(LlmError) as caught:
-        frames([b"<" + b"x" * 5000])
+        events([b"<" + b"x" * 5000])
     assert len(caught.value.message) < EXCERPT_CHARS + 250
 
 
@@ -97,18 +97,44 @@ _end = st.sampled_from(["\n", "\r\n", "\r"])
 
 
 @given(
-    events=st.lists(st.lists(_line, min_size=1, max_size=3), max_size=5),
+    lines=st.lists(st.lists(_line, min_size=1, max_size=3), max_size=5),
     end=_end,
     cuts=st.lists(st.integers(0, 400), max_size=12),
 )
 def test_L106_L107_any_way_of_cutting_gives_the_same_events(
-    events: list[list[str]], end: str, cuts: list[int]
+    lines: list[list[str]], end: str, cuts: list[int]
 ) -> None:
     # One kind of line end for a body: a CR written before an LF would read as one line end.
-    text = "".join("".join(f"data: {line}{end}" for line in event) + end for event in events)
+    text = "".join("".join(f"data: {line}{end}" for line in event) + end for event in lines)
     body = (f": start{end}{text}").encode()
     edges = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
     reads = [body[a:b] for a, b in pairwise(edges)]
-    assert frames(reads) == frames([body])
-    expected = ["\n".join(event) for event in events]
-    assert [data for _, data in frames([body])] == [data for data in expected if not is_blank(data)]
+    assert events(reads) == events([body])
+    expected = ["\n".join(event) for event in lines]
+    assert [data for _, data in events([body])] == [data for data in expected if not is_blank(data)]
+
+
+_LINES = ["data: {}", "data: {1", "data:{}", "data: [DONE]", "data: \u2003", "data: ", "event: a"]
+_LINES += ["event: b", "event:a", "event: ", "id: 1", ": note", "data", "", ""]
+
+
+@given(lines=st.lists(st.sampled_from(_LINES), max_size=24), cuts=st.lists(st.integers(0, 200)))
+def test_L107_events_that_are_alike_are_read_like_any_others(
+    lines: list[str], cuts: list[int]
+) -> None:
+    body = "".join(f"{line}\n" for line in [": start", *lines, ""]).encode()
+    edges = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
+    # A field that is not read makes any event an unusual one.
+    unusual = body.replace(b"\n\n", b"\nid: 1\n\n")
+    seen = events([body[a:b] for a, b in pairwise(edges)])
+    assert seen == events([body]) == events([bytes([byte]) for byte in body]) == events([unusual])
+
+
+def test_L107_events_of_one_read_come_together() -> None:
+    framer = Framer()
+    body = b"event: a\ndata: {}\n\n" * 3
+    assert framer.feed(body) == [Events([b"{}"] * 3, "a")]
+    assert framer.feed(body + b"id: 1\ndata: {}\n\n") == [
+        *[Events([b"{}"], "a")] * 3,
+        Events([b"{}"]),
+    ]

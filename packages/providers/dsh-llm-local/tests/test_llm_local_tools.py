@@ -27,7 +27,7 @@ from dsh_llm import (
     create_user_message,
 )
 from dsh_llm.testing import check_stream
-from dsh_llm_http import Frame
+from dsh_llm_http import Events, StreamFinishes
 from dsh_llm_local import Config, LocalAdapter
 from dsh_llm_local.protocol import in_reply_form, reply_format
 from dsh_llm_local.replies import ReplyTranslator
@@ -49,17 +49,23 @@ GLOB = ToolSchema(
 )
 
 
-def frames(pieces: list[str], finish: str = "stop") -> list[Frame]:
+def frames(pieces: list[str], finish: str = "stop") -> list[Events]:
     deltas = [{"delta": {"content": piece}} for piece in pieces]
     choices = [*deltas, {"delta": {}, "finish_reason": finish}]
-    return [Frame(json.dumps({"choices": [c]}).encode(), "") for c in choices] + [
-        Frame(b"[DONE]", "")
+    return [Events([json.dumps({"choices": [c]}).encode()]) for c in choices] + [
+        Events([b"[DONE]"])
     ]
 
 
+def taken(translator: ReplyTranslator, events: Events) -> list[StreamChunk]:
+    out: list[StreamChunk] = []
+    translator.events(events, out)
+    return out
+
+
 def translated(pieces: list[str], finish: str = "stop") -> list[StreamChunk]:
-    translator = ReplyTranslator(ChunkTranslator("x", lambda text: text))
-    chunks = [chunk for frame in frames(pieces, finish) for chunk in translator.frame(frame)]
+    translator = ReplyTranslator(ChunkTranslator(StreamFinishes("x", str)))
+    chunks = [chunk for frame in frames(pieces, finish) for chunk in taken(translator, frame)]
     assert translator.finished
     check_stream(chunks)
     return chunks
@@ -89,10 +95,10 @@ def test_an_answer_streams_whatever_it_holds_and_however_it_is_cut(
 
 
 def test_an_answer_comes_as_it_grows() -> None:
-    translator = ReplyTranslator(ChunkTranslator("x", lambda text: text))
+    translator = ReplyTranslator(ChunkTranslator(StreamFinishes("x", str)))
     texts = []
     for frame in frames(['{ "ans', 'wer": "One', " two\\", "n", 'three" }']):
-        chunks = translator.frame(frame)
+        chunks = taken(translator, frame)
         texts.append("".join(c.text for c in chunks if isinstance(c, TextDelta)))
     assert texts == ["", "One", " two", "\n", "three", "", ""]
 

@@ -20,31 +20,39 @@ from dsh_llm import (
     ToolCallBlock,
     ToolCallDelta,
 )
-from dsh_llm_http.sse import Frame
+from dsh_llm_http import Events, StreamFinishes
 from dsh_llm_openai.stream import ChunkTranslator
 
 Payload = Mapping[str, Any]  # payloads as providers send them
-DONE = Frame(b"[DONE]")
+DONE = Events([b"[DONE]"])
 
 
-def frame(payload: object, event: str = "") -> Frame:
-    return Frame(json.dumps(payload).encode(), event)
+def frame(payload: object, event: str = "") -> Events:
+    return Events([json.dumps(payload).encode()], event)
 
 
 def delta(finish: str | None = None, **fields: object) -> Payload:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
-def chunks(*payloads: Payload, done: bool = True, document: bool = False) -> list[StreamChunk]:
-    translator = ChunkTranslator("Service", lambda text: text.replace("sk-1", "[redacted]"))
+def taken(translator: ChunkTranslator, *events: Events) -> list[StreamChunk]:
     out: list[StreamChunk] = []
-    for payload in payloads:
-        if document:
-            out += translator.frame(Frame(json.dumps(payload).encode(), document=True))
-        else:
-            out += translator.frame(frame(payload))
-    if not translator.finished:
-        out += translator.frame(DONE) if done else translator.end()
+    for each in events:
+        translator.events(each, out)
+    return out
+
+
+def chunks(*payloads: Payload, done: bool = True, document: bool = False) -> list[StreamChunk]:
+    translator = ChunkTranslator(
+        StreamFinishes("Service", lambda text: text.replace("sk-1", "[redacted]"))
+    )
+    data = [json.dumps(payload).encode() for payload in payloads]
+    out = taken(translator, Events(data, document=document))
+    if translator.finished:
+        return out
+    if done:
+        return out + taken(translator, DONE)
+    translator.end(out)
     return out
 
 
@@ -297,9 +305,8 @@ def test_L132_a_clean_end_needs_a_finish_reason() -> None:
 
 
 def test_L111_nothing_after_the_end_mark_is_looked_at() -> None:
-    translator = ChunkTranslator("Service", str)
-    translator.frame(frame(delta(content="x")))
-    translator.frame(Frame(b" [DONE] "))
+    translator = ChunkTranslator(StreamFinishes("Service", str))
+    taken(translator, frame(delta(content="x")), Events([b" [DONE] "]))
     assert translator.finished
 
 
@@ -313,10 +320,12 @@ def test_L111_nothing_after_the_end_mark_is_looked_at() -> None:
     ],
 )
 def test_L133_L104_a_provider_error_ends_the_stream(payload: Payload, event: str) -> None:
-    translator = ChunkTranslator("Service", lambda text: text.replace("sk-1", "[redacted]"))
-    out = translator.frame(frame(delta(content="x")))
+    translator = ChunkTranslator(
+        StreamFinishes("Service", lambda text: text.replace("sk-1", "[redacted]"))
+    )
+    out = taken(translator, frame(delta(content="x")))
     usage = {"prompt_tokens": 1, "completion_tokens": 1}
-    out += translator.frame(frame({**payload, "usage": usage, "request_id": "r1"}, event))
+    out += taken(translator, frame({**payload, "usage": usage, "request_id": "r1"}, event))
     assert translator.finished
     assert kinds(out) == ["block-start", "text-delta", "usage", "finish"]
     assert failure(out).message == "no [redacted]"
@@ -364,14 +373,14 @@ def test_L134_codes_of_errors_in_a_stream(error: Payload, code: str, status: int
 )
 def test_L112_malformed_payloads(payload: bytes) -> None:
     with pytest.raises(LlmError) as caught:
-        ChunkTranslator("Service", str).frame(Frame(payload))
+        taken(ChunkTranslator(StreamFinishes("Service", str)), Events([payload]))
     assert caught.value.code == "MALFORMED_RESPONSE"
 
 
 def test_L112_wrong_scalars_and_malformed_utf8_are_no_fault() -> None:
-    translator = ChunkTranslator("Service", str)
+    translator = ChunkTranslator(StreamFinishes("Service", str))
     data = b'{"choices":[{"index":0,"delta":{"content":"a\xff\\ud83d","reasoning":5}}],"usage":7}'
-    out = translator.frame(Frame(data)) + translator.frame(DONE)
+    out = taken(translator, Events([data]), DONE)
     assert texts(out) == "a\ufffd\ufffd"
 
 
@@ -384,9 +393,9 @@ def test_L135_a_document_is_one_payload_and_the_end_mark() -> None:
     out = chunks(document, document=True)
     assert folded(out).finish.kind == "tool-calls"
     assert [block.type for block in folded(out).blocks()] == ["text", "tool-call"]
-    translator = ChunkTranslator("Service", str)
-    wrapped = Frame(json.dumps([document]).encode(), document=True)
-    assert kinds(translator.frame(wrapped)) == kinds(out)
+    translator = ChunkTranslator(StreamFinishes("Service", str))
+    wrapped = Events([json.dumps([document]).encode()], document=True)
+    assert kinds(taken(translator, wrapped)) == kinds(out)
 
 
 def test_L135_L133_a_document_may_be_an_error() -> None:
@@ -394,11 +403,11 @@ def test_L135_L133_a_document_may_be_an_error() -> None:
 
 
 def attempted(payload: object) -> tuple[list[StreamChunk], str | None]:
-    translator = ChunkTranslator("Service", str)
+    translator = ChunkTranslator(StreamFinishes("Service", str))
     try:
-        out = translator.frame(frame(payload))
+        out = taken(translator, frame(payload))
         if not translator.finished:
-            out += translator.frame(DONE)
+            out += taken(translator, DONE)
     except LlmError as error:
         return [], error.code
     return out, None

@@ -27,6 +27,7 @@ from dsh_llm_scripted import (
     MockServer,
     Part,
     Step,
+    bytewise,
     closing,
     delta_event,
     error_reply,
@@ -266,6 +267,19 @@ async def test_L102_L104_the_key_is_in_no_failure() -> None:
     assert error.message == "key [redacted] is not allowed"
     assert "sk-secret" not in "".join(traceback.format_exception(error))
     assert "sk-secret" not in repr(chunks)
+
+
+async def test_L112_what_came_before_a_fault_is_delivered_however_the_body_is_cut() -> None:
+    faulty = stream_reply([*text_events(["a", "b"]), b"data: {no}\n\n", *text_events("c")])
+    async with served(faulty, bytewise(faulty)) as (_, adapter):
+        for _ in range(2):
+            async with aclosing(adapter.stream(options())) as stream:
+                seen = [await anext(stream) for _ in range(3)]
+                with pytest.raises(LlmError) as caught:
+                    await anext(stream)
+                with pytest.raises(StopAsyncIteration):
+                    await anext(stream)
+            assert (texts(seen), caught.value.code) == ("ab", "MALFORMED_RESPONSE")
 
 
 async def test_L111_the_end_mark_ends_the_answer_and_the_connection_is_reused() -> None:

@@ -3,14 +3,25 @@
 Upstream: packages/llm/llm-anthropic/src/types.ts.
 """
 
-from collections.abc import Mapping
+from typing import Literal, cast, get_args
 
 import msgspec
 
-from dsh_brand import decode_json, encode_json, freeze_json
-from dsh_llm import LlmError
-from dsh_llm.codes import MALFORMED_RESPONSE
-from dsh_llm_http.sse import excerpt
+from dsh_brand import encode_json, freeze_json
+from dsh_llm_http.fields import Fields
+
+Kind = Literal[
+    "message_start",
+    "content_block_start",
+    "content_block_delta",
+    "content_block_stop",
+    "message_delta",
+    "message_stop",
+    "message",
+    "ping",
+]
+"""What is read here; `ping` stands for all that says nothing."""
+_KINDS: frozenset[str] = frozenset(get_args(Kind))
 
 
 class OutputDetails(msgspec.Struct, frozen=True, gc=False):
@@ -19,7 +30,7 @@ class OutputDetails(msgspec.Struct, frozen=True, gc=False):
     thinking_tokens: int | None = None
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts as the provider reports them."""
 
     input_tokens: int | None = None
@@ -35,7 +46,7 @@ class StopDetails(msgspec.Struct, frozen=True, gc=False):
     explanation: str | None = None
 
 
-class Delta(msgspec.Struct, frozen=True):
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one payload adds: to a block, or to the message."""
 
     type: str | None = None
@@ -47,7 +58,7 @@ class Delta(msgspec.Struct, frozen=True):
     stop_details: StopDetails | None = None
 
 
-class Block(msgspec.Struct, frozen=True):
+class Block(msgspec.Struct, frozen=True, gc=False):
     """A block as it starts; in a whole message, as it is."""
 
     type: str | None = None
@@ -60,7 +71,7 @@ class Block(msgspec.Struct, frozen=True):
     input: msgspec.Raw | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """The message that the stream builds."""
 
     id: str | None = None
@@ -68,10 +79,11 @@ class Message(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Payload(msgspec.Struct, frozen=True):
+class Payload(msgspec.Struct, frozen=True, gc=False):
     """One event of the stream, or a whole message in its place."""
 
-    type: str | None = None
+    type: Kind
+    """Without it, or with another one, a payload goes the tolerant way."""
     index: int | None = None
     delta: Delta | None = None
     content_block: Block | None = None
@@ -85,163 +97,70 @@ class Payload(msgspec.Struct, frozen=True):
     stop_reason: str | None = None
 
 
-class ProviderFault(msgspec.Struct, frozen=True):
-    """A payload that reports an error instead of content."""
-
-    body: Mapping[str, object]
-
-
-_KNOWN = frozenset(
-    {
-        "message_start",
-        "content_block_start",
-        "content_block_delta",
-        "content_block_stop",
-        "message_delta",
-        "message_stop",
-        "message",
-    }
-)
-decode_fast = msgspec.json.Decoder(Payload).decode
-"""Decodes a payload of the usual shape; raises for any other, which `read_payload` may still take.
-
-A payload without `type`, or of type `error`, is none, whatever its shape.
-"""
-
-
-def read_payload(
-    data: bytes, *, event: str = "", document: bool = False
-) -> Payload | ProviderFault:
-    """Read one event's data, or a document in its place.
+def read_payload(fields: Fields, kind: str) -> Payload:
+    """Read a payload of this kind field by field.
 
     Raises:
-        LlmError: `MALFORMED_RESPONSE`: not JSON, no object, or a list or object is missing where
-            one is needed. A wrong scalar counts as absent.
+        LlmError: `MALFORMED_RESPONSE`: a list or an object is missing where one is needed.
     """
-    if event != "error" and not document:
-        try:
-            payload = decode_fast(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # the tolerant way below decides
-        else:
-            if payload.type is not None and payload.type != "error":
-                return payload
-    return _tolerant(data, event=event, document=document)
-
-
-def _tolerant(data: bytes, *, event: str, document: bool) -> Payload | ProviderFault:
-    try:
-        parsed: object = decode_json(data.decode("utf-8", "replace"))
-    except ValueError as error:
-        raise _malformed("is not JSON", data) from error
-    if document and isinstance(parsed, list) and len(parsed) == 1:
-        parsed = parsed[0]
-    if not isinstance(parsed, Mapping):
-        raise _malformed("is not a JSON object", data)
-    kind = _string(parsed.get("type")) or event or None
-    reported = parsed.get("error")
-    named = isinstance(reported, Mapping | str) and bool(reported)
-    if named or kind == "error":
-        return ProviderFault(parsed)
-    if kind not in _KNOWN:
-        return Payload(type=kind)  # whatever its fields are
-    return _Reader(data).payload(parsed, kind)
-
-
-class _Reader:
-    """Reads the shapes of one payload, which it quotes when one is wrong."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def payload(self, value: Mapping[str, object], kind: str | None) -> Payload:
-        content = value.get("content")
-        blocks = None
-        if content is not None:
-            if not isinstance(content, list):
-                raise _malformed("holds content that is not a list", self._data)
-            blocks = [self._block(each) for each in content]
-        message = self._optional(value, "message")
-        delta = self._optional(value, "delta")
-        block = self._optional(value, "content_block")
-        return Payload(
-            type=kind,
-            index=_count(value.get("index")),
-            delta=None if delta is None else self._delta(delta),
-            content_block=None if block is None else self._block(block),
-            message=None if message is None else self._message(message),
-            usage=_usage(value.get("usage")),
-            content=blocks,
-            id=_string(value.get("id")),
-            model=_string(value.get("model")),
-            stop_reason=_string(value.get("stop_reason")),
-        )
-
-    def _optional(self, value: Mapping[str, object], name: str) -> Mapping[str, object] | None:
-        found = value.get(name)
-        return None if found is None else self._object(found, name)
-
-    def _object(self, value: object, name: str) -> Mapping[str, object]:
-        if not isinstance(value, Mapping):
-            raise _malformed(f"holds {name} that is not an object", self._data)
-        return value
-
-    def _delta(self, delta: Mapping[str, object]) -> Delta:
-        details = delta.get("stop_details")
-        explanation = details.get("explanation") if isinstance(details, Mapping) else None
-        return Delta(
-            type=_string(delta.get("type")),
-            text=_string(delta.get("text")),
-            thinking=_string(delta.get("thinking")),
-            partial_json=_string(delta.get("partial_json")),
-            signature=_string(delta.get("signature")),
-            stop_reason=_string(delta.get("stop_reason")),
-            stop_details=StopDetails(_string(explanation)),
-        )
-
-    def _block(self, value: object) -> Block:
-        block = self._object(value, "a content block")
-        given = block.get("input")
-        return Block(
-            type=_string(block.get("type")),
-            id=_string(block.get("id")),
-            name=_string(block.get("name")),
-            text=_string(block.get("text")),
-            thinking=_string(block.get("thinking")),
-            signature=_string(block.get("signature")),
-            data=_string(block.get("data")),
-            input=None if given is None else msgspec.Raw(encode_json(freeze_json(given))),
-        )
-
-    def _message(self, message: Mapping[str, object]) -> Message:
-        return Message(
-            id=_string(message.get("id")),
-            model=_string(message.get("model")),
-            usage=_usage(message.get("usage")),
-        )
-
-
-def _usage(value: object) -> Usage | None:
-    if not isinstance(value, Mapping):
-        return None
-    details = value.get("output_tokens_details")
-    thought = details.get("thinking_tokens") if isinstance(details, Mapping) else None
-    return Usage(
-        input_tokens=_count(value.get("input_tokens")),
-        output_tokens=_count(value.get("output_tokens")),
-        cache_read_input_tokens=_count(value.get("cache_read_input_tokens")),
-        cache_creation_input_tokens=_count(value.get("cache_creation_input_tokens")),
-        output_tokens_details=OutputDetails(_count(thought)),
+    if kind not in _KINDS:
+        return Payload(type="ping")  # whatever its fields are
+    delta, block = fields.part("delta"), fields.part("content_block")
+    message = fields.part("message")
+    return Payload(
+        type=cast("Kind", kind),
+        index=fields.count("index"),
+        delta=None if delta is None else _delta(delta),
+        content_block=None if block is None else _block(block),
+        message=None if message is None else _message(message),
+        usage=_usage(fields.optional("usage")),
+        content=[_block(each) for each in fields.parts("content", "a content block")],
+        id=fields.string("id"),
+        model=fields.string("model"),
+        stop_reason=fields.string("stop_reason"),
     )
 
 
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _delta(delta: Fields) -> Delta:
+    return Delta(
+        type=delta.string("type"),
+        text=delta.string("text"),
+        thinking=delta.string("thinking"),
+        partial_json=delta.string("partial_json"),
+        signature=delta.string("signature"),
+        stop_reason=delta.string("stop_reason"),
+        stop_details=StopDetails(delta.optional("stop_details").string("explanation")),
+    )
 
 
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _block(block: Fields) -> Block:
+    given = block.values.get("input")
+    return Block(
+        type=block.string("type"),
+        id=block.string("id"),
+        name=block.string("name"),
+        text=block.string("text"),
+        thinking=block.string("thinking"),
+        signature=block.string("signature"),
+        data=block.string("data"),
+        input=None if given is None else msgspec.Raw(encode_json(freeze_json(given))),
+    )
 
 
-def _malformed(problem: str, data: bytes) -> LlmError:
-    return LlmError(f"a payload of the stream {problem}: {excerpt(data)}", MALFORMED_RESPONSE)
+def _message(message: Fields) -> Message:
+    return Message(
+        id=message.string("id"),
+        model=message.string("model"),
+        usage=_usage(message.optional("usage")),
+    )
+
+
+def _usage(usage: Fields) -> Usage:
+    details = usage.optional("output_tokens_details")
+    return Usage(
+        input_tokens=usage.count("input_tokens"),
+        output_tokens=usage.count("output_tokens"),
+        cache_read_input_tokens=usage.count("cache_read_input_tokens"),
+        cache_creation_input_tokens=usage.count("cache_creation_input_tokens"),
+        output_tokens_details=OutputDetails(details.count("thinking_tokens")),
+    )

@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
-
 from dsh_llm_http import KeyHeader
+from dsh_llm_http.presets import HttpPreset
 
 from .routes import OFF, CacheRetention, Effort, UnsignedThinking
 
@@ -21,24 +20,16 @@ def _levels(
     return ((OFF, _DISABLED), *levels)
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults of a provider; each can be set otherwise in the profile."""
+class Preset(HttpPreset, frozen=True, kw_only=True):
+    """Defaults of a Messages provider."""
 
-    name: str
-    base_url: str | None = None
-    base_url_env: str | None = None
-    """Variable that replaces `base_url` when the profile gives none."""
     base_url_env_suffix: str = ""
     """Appended to what the variable holds, if it is missing there."""
-    api_key_env: str | None = None
     key_header: KeyHeader = "x-api-key"
     efforts: tuple[tuple[str, Effort], ...] = ()
-    default_effort: str | None = None
     cache_retention: CacheRetention = "none"
     unsigned_thinking: UnsignedThinking = "drop"
-    context_window: int | None = None
     max_tokens: int = 8192
-    input_modalities: tuple[str, ...] | None = None
     system_prompt_in_history: bool = False
 
 
@@ -68,13 +59,3 @@ PRESETS: Mapping[PresetName, Preset] = {
     ),
     "generic": Preset(name="Messages-compatible service"),
 }
-
-_BY_ROUTE: Mapping[str, PresetName] = {"deepseek-official": "deepseek"}
-
-
-def preset_for(route: str, chosen: PresetName | None) -> Preset:
-    """The chosen preset, else the one that the route is named after, else the generic one."""
-    name = chosen or _BY_ROUTE.get(route)
-    if name is None:
-        return next((p for key, p in PRESETS.items() if key == route), PRESETS["generic"])
-    return PRESETS[name]

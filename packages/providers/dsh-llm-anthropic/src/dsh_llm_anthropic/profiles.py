@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from dsh_llm import LlmModelReasoningInfo
 from dsh_llm_http import KeyHeader, ModelFacts, ProfileError
+from dsh_llm_http.presets import preset_for
 from dsh_llm_http.settings import (
     Edge,
     ModelProfile,
@@ -21,7 +22,7 @@ from dsh_llm_http.settings import (
     route_base_url,
 )
 
-from .presets import Preset, PresetName, preset_for
+from .presets import PRESETS, Preset, PresetName
 from .routes import MIN_BUDGET_TOKENS, OFF, CacheRetention, Effort, Route, UnsignedThinking
 
 _OWN_HEADERS = frozenset({"x-api-key", "anthropic-version"})
@@ -87,7 +88,7 @@ def resolve_route(name: str, profile: Profile) -> Route:
     Raises:
         ProfileError: The two together do not make a usable route.
     """
-    preset = preset_for(name, profile.preset)
+    preset = preset_for(PRESETS, name, profile.preset)
     efforts = _efforts(profile, preset)
     max_tokens = profile.max_tokens or preset.max_tokens
     unlisted = ModelFacts(

@@ -35,9 +35,3 @@ class Route(HttpRoute, frozen=True, kw_only=True):
     unsigned_thinking: UnsignedThinking
     default_max_tokens: int
     """Sent where neither the request nor the model's facts give a limit: one is always sent."""
-
-    @property
-    def endpoint(self) -> str:
-        """Where messages are posted; a base that ends in `/v1` is not doubled."""
-        base = self.base_url
-        return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"

@@ -1,84 +1,61 @@
-"""Messages frames to stream chunks.
+"""Messages events to stream chunks.
 
 Upstream: packages/llm/llm-anthropic/src/stream.ts.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
+from typing_extensions import override
 
 from dsh_brand import scrub_surrogates
-from dsh_llm import (
-    ErrorFinish,
-    FinishChunk,
-    FinishReason,
-    MaxTokensFinish,
-    StreamChunk,
-    UsageChunk,
-    codes,
-)
-from dsh_llm_http import Frame
-from dsh_llm_http.failing import StreamFinishes
+from dsh_llm import ErrorFinish, FinishReason, MaxTokensFinish, StreamChunk, codes
+from dsh_llm_http import PayloadTranslator, StreamFinishes
+from dsh_llm_http.fields import Fields
+from dsh_llm_http.tracks import TextTrack, call_id
 
-from .payloads import Block, Delta, Payload, ProviderFault, decode_fast, read_payload
+from .payloads import Block, Delta, Payload, read_payload
 from .replay import envelope
-from .tracks import CallTrack, TextTrack, ThinkingTrack, Track, call_id
+from .tracks import InputTrack, ThinkingTrack, Track, entry
 from .usage import UsageCounts
 
 _OWN_KINDS: Mapping[str, str] = {"billing_error": codes.QUOTA}
 
 
-class ChunkTranslator:
-    """Folds the frames of one response into chunks.
+class ChunkTranslator(PayloadTranslator[Payload]):
+    """Folds the events of one response into chunks.
 
     Args:
-        label: How the route is named to people.
-        redact: Takes the credential out of provider text.
-        request_id: The provider's id of the request, from the response headers.
+        finishes: Makes the finish of the response.
         model: The model that was asked, for a response that does not name its own.
     """
 
-    def __init__(
-        self,
-        label: str,
-        redact: Callable[[str], str],
-        request_id: str | None = None,
-        *,
-        model: str = "",
-    ) -> None:
-        self.finished = False
-        """The terminal event was seen; nothing after it is looked at."""
-        self._label = label
-        self._finishes = StreamFinishes(label, redact, request_id)
+    decoder = msgspec.json.Decoder(Payload)
+
+    def __init__(self, finishes: StreamFinishes, model: str) -> None:
+        super().__init__(finishes)
         self._response_id = ""
         self._model = model
         self._usage = UsageCounts()
-        self._tracks: dict[int | None, Track | None] = {}
-        """By the provider's index; `None` for a block that this adapter does not read."""
+        self._tracks: dict[int | None, Track | Literal["text"] | None] = {}
+        """By the provider's index; `text` for a text block without text, `None` for a block that
+        this adapter does not read.
+        """
         self._opened: list[Track] = []
         self._call_ids: set[str] = set()
         self._stop: str | None = None
         self._explanation = ""
 
-    def frame(self, frame: Frame) -> list[StreamChunk]:
-        """The chunks of one frame.
+    @override
+    def read(self, fields: Fields, name: str) -> Payload | None:
+        kind = fields.string("type") or name
+        if kind == "error" or fields.names_error():
+            return None
+        return read_payload(fields, kind)
 
-        Raises:
-            LlmError: `MALFORMED_RESPONSE`, or `STREAM_CLOSED` for an end mark that comes early.
-        """
-        payload: Payload | ProviderFault
-        try:
-            payload = decode_fast(frame.data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            if frame.data.strip() == b"[DONE]":
-                return self.end()  # of a proxy that speaks both protocols
-            payload = read_payload(frame.data, event=frame.event, document=frame.document)
-        else:
-            if payload.type is None or payload.type == "error" or frame.event == "error":
-                payload = read_payload(frame.data, event=frame.event, document=frame.document)
-        if isinstance(payload, ProviderFault):
-            return self._fail(payload)
-        out: list[StreamChunk] = []
+    @override
+    def take(self, payload: Payload, out: list[StreamChunk]) -> None:
         match payload.type:
             case "content_block_delta":
                 if payload.delta is not None:
@@ -93,24 +70,11 @@ class ChunkTranslator:
             case "message_delta":
                 self._take_message_delta(payload)
             case "message_stop":
-                self._complete(out)
+                self.complete(out)
             case "message":
                 self._take_document(payload, out)
-            case _:
-                pass  # `ping`, and what later versions of the protocol add
-        return out
-
-    def end(self) -> list[StreamChunk]:
-        """The chunks of a clean end of the body.
-
-        Raises:
-            LlmError: `STREAM_CLOSED`: neither the end mark nor a stop reason was seen.
-        """
-        if self._stop is None:
-            raise self._finishes.closed()
-        out: list[StreamChunk] = []
-        self._complete(out)
-        return out
+            case "ping":
+                pass
 
     def _start(self, payload: Payload) -> None:
         message = payload.message
@@ -133,20 +97,21 @@ class ChunkTranslator:
         self._end(index, out)  # an index that is given out again
         match block.type:
             case "text":
-                self._tracks[index] = track = TextTrack()
-                self._add_text(track, block.text, out)
+                self._tracks[index] = "text"
+                if block.text:
+                    self._open_text(index, out).send(block.text, out)
             case "thinking" | "redacted_thinking":
                 redacted = block.type == "redacted_thinking"
                 data = scrub_surrogates(block.data or "") if redacted else None
                 thinking = ThinkingTrack(len(self._opened), data, out)
                 self._open(index, thinking)
                 if not redacted:
-                    thinking.add(block.thinking or "", out)
+                    thinking.send(block.thinking or "", out)
                     thinking.signature = scrub_surrogates(block.signature or "")
             case "tool_use":
-                own = call_id(block.id, self._call_ids)
+                own = call_id(block.id, self._call_ids, "toolu")
                 name = scrub_surrogates(block.name or "")
-                self._open(index, CallTrack(len(self._opened), name, own, block.input, out))
+                self._open(index, InputTrack(len(self._opened), own, name, block.input, out))
             case _:
                 self._tracks[index] = None
 
@@ -154,30 +119,31 @@ class ChunkTranslator:
         self._tracks[index] = track
         self._opened.append(track)
 
-    def _add_text(self, track: TextTrack, text: str | None, out: list[StreamChunk]) -> None:
-        if text:
-            if not track.opened:
-                track.open(len(self._opened), out)
-                self._opened.append(track)
-            track.add(text, out)
+    def _open_text(self, index: int | None, out: list[StreamChunk]) -> TextTrack:
+        track = TextTrack("text", len(self._opened), out)
+        self._open(index, track)
+        return track
 
     def _grow(self, index: int | None, delta: Delta, out: list[StreamChunk]) -> None:
         track = self._tracks.get(index)
         if track is None:
             track = self._unannounced(index, delta, out)
         kind = delta.type
-        if isinstance(track, TextTrack):
-            if kind == "text_delta":
-                self._add_text(track, delta.text, out)
-        elif isinstance(track, ThinkingTrack):
+        if isinstance(track, ThinkingTrack):
             if kind == "thinking_delta":
-                track.add(delta.thinking or "", out)
+                track.send(delta.thinking or "", out)
             elif kind == "signature_delta" and delta.signature:
                 track.signature = scrub_surrogates(delta.signature)
-        elif track is not None and kind == "input_json_delta":
-            track.add(delta.partial_json or "", out)
+        elif isinstance(track, InputTrack):
+            if kind == "input_json_delta":
+                track.send(delta.partial_json or "", out)
+        elif track is not None and kind == "text_delta" and delta.text:
+            text = self._open_text(index, out) if track == "text" else track
+            text.send(delta.text, out)
 
-    def _unannounced(self, index: int | None, delta: Delta, out: list[StreamChunk]) -> Track | None:
+    def _unannounced(
+        self, index: int | None, delta: Delta, out: list[StreamChunk]
+    ) -> Track | Literal["text"] | None:
         """The block of a delta that no start announced; its words would be lost otherwise."""
         if index not in self._tracks and delta.type in ("text_delta", "thinking_delta"):
             kind = "text" if delta.type == "text_delta" else "thinking"
@@ -186,8 +152,8 @@ class ChunkTranslator:
 
     def _end(self, index: int | None, out: list[StreamChunk]) -> None:
         track = self._tracks.pop(index, None)
-        if track is not None:
-            _close(track, out)
+        if track is not None and track != "text":
+            track.close(out)
 
     def _take_document(self, payload: Payload, out: list[StreamChunk]) -> None:
         """A whole message, from a service that does not stream."""
@@ -198,9 +164,18 @@ class ChunkTranslator:
         for index, block in enumerate(payload.content or ()):
             self._begin(index, block, out)
             self._end(index, out)
-        self._complete(out)
+        self.complete(out)
 
-    def _complete(self, out: list[StreamChunk]) -> None:
+    @override
+    def may_end(self) -> bool:
+        return self._stop is not None
+
+    @override
+    def mark(self, out: list[StreamChunk]) -> None:
+        self.end(out)  # of a proxy that speaks both protocols
+
+    @override
+    def complete(self, out: list[StreamChunk]) -> None:
         # In the order of opening: text opens at its first text, not at its start.
         open_now = {id(track) for track in self._tracks.values()}
         for track in self._opened:
@@ -209,38 +184,30 @@ class ChunkTranslator:
         self._tracks.clear()
         self._finish(self._reason(), out)
 
+    @override
+    def fail(self, fields: Fields, out: list[StreamChunk]) -> None:
+        self._finish(self.finishes.reported(fields.values, _OWN_KINDS), out)
+
     def _reason(self) -> FinishReason:
         content = bool(self._opened)
         match self._stop:
             case "pause_turn":
-                return self._finishes.completed("stop", content=content)
+                return self.finishes.completed("stop", content=content)
             case "model_context_window_exceeded" if content:
                 return MaxTokensFinish()
             case "model_context_window_exceeded":
-                message = f"{self._label}: the request does not fit the model's context window"
-                return self._finishes.error(message, codes.CONTEXT_WINDOW_EXCEEDED)
+                message = (
+                    f"{self.finishes.label}: the request does not fit the model's context window"
+                )
+                return self.finishes.error(message, codes.CONTEXT_WINDOW_EXCEEDED)
             case "refusal":
-                return self._finishes.refused("refusal", self._explanation)
+                return self.finishes.refused("refusal", self._explanation)
             case word:
-                return self._finishes.completed(word or "", content=content)
+                return self.finishes.completed(word or "", content=content)
 
     def _finish(self, reason: FinishReason, out: list[StreamChunk]) -> None:
-        self.finished = True
-        usage = self._usage.usage()
-        if usage is not None:
-            out.append(UsageChunk(usage))
         state = None
         if not isinstance(reason, ErrorFinish):
-            entries = [track.entry() for track in self._opened]
+            entries = [entry(track) for track in self._opened]
             state = envelope(self._response_id, self._model, self._stop, entries)
-        out.append(FinishChunk(reason, state))
-
-    def _fail(self, fault: ProviderFault) -> list[StreamChunk]:
-        out: list[StreamChunk] = []
-        self._finish(self._finishes.reported(fault.body, _OWN_KINDS), out)
-        return out
-
-
-def _close(track: Track, out: list[StreamChunk]) -> None:
-    if not isinstance(track, TextTrack) or track.opened:
-        track.close(out)
+        self.finish(reason, self._usage.usage(), out, state)

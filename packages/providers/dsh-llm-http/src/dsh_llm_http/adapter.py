@@ -3,7 +3,7 @@
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
 from dsh_brand import Secret
 from dsh_llm import (
@@ -20,58 +20,110 @@ from dsh_llm import (
     codes,
 )
 
-from .attempt import Attempt, Exchange
+from .attempt import Attempt, Exchange, Translator
 from .credentials import CredentialLookup, environment, resolve_key
 from .discovery import IDLE_S, ask_for_models
 from .engine import Engine, HttpRequest, refuse_if_aborted
+from .failing import StreamFinishes
 from .headers import request_headers
 from .routes import HttpRoute, KeyHeader
 from .shared import SharedEngine
 
 R = TypeVar("R", bound=HttpRoute)
+P = TypeVar("P")
 
 
-class HttpAdapter(ABC, Generic[R]):
-    """Streams from HTTP services; a protocol says what one exchange is.
+class BodyBuilder(Protocol):
+    """Builds the bodies of one route; it may keep what it has encoded."""
+
+    def build(self, options: GenerateOptions) -> bytes:
+        """The body of a request.
+
+        Raises:
+            LlmError: The route cannot express something of it; nothing was sent.
+        """
+        ...
+
+
+class HttpAdapter(ABC, Generic[R, P]):
+    """Streams from HTTP services; usable with `ctx.llm` or on its own.
+
+    A protocol says how a profile becomes a route, where a request goes, what its body is and how
+    the events of an answer become chunks. All else is here.
 
     Args:
-        distribution: The adapter's package, for attribution and messages.
-        routes: The routes by name.
-        credentials: Looks up the keys that profiles name.
+        providers: A profile for each route, as model or as the mapping that makes one.
+        credentials: Looks up the keys that profiles name; the environment if left out.
         engine: The HTTP engine; httpx if left out. The adapter closes it.
     """
 
+    distribution: ClassVar[str]
+    """The adapter's package, for attribution and messages."""
+    default_key_header: ClassVar[KeyHeader] = "authorization"
+    """Where the key of an endpoint travels that no profile describes."""
+
     def __init__(
         self,
-        distribution: str,
-        routes: Mapping[str, R],
+        providers: Mapping[str, P | Mapping[str, object]],
         *,
         credentials: CredentialLookup = environment,
         engine: Engine | None = None,
     ) -> None:
-        self._distribution = distribution
-        self._routes: Mapping[str, R] = dict(routes)
+        self._routes: Mapping[str, R] = {}
+        self._builders: Mapping[str, BodyBuilder] = {}
         self._credentials = credentials
         self._engine = SharedEngine(_new_engine if engine is None else lambda: engine)
-
-    default_key_header: ClassVar[KeyHeader] = "authorization"
-    """Where the key of an endpoint travels that no profile describes."""
+        self.configure(providers)
 
     @abstractmethod
+    def resolve(self, name: str, profile: P | Mapping[str, object]) -> R:
+        """The route that a profile describes.
+
+        Raises:
+            ProfileError: It makes no usable route.
+        """
+
+    @abstractmethod
+    def endpoint(self, route: R) -> str:
+        """The URL that requests are posted to."""
+
+    @abstractmethod
+    def builder(self, route: R) -> BodyBuilder:
+        """What builds the bodies of a route, for as long as the route stays as it is."""
+
+    @abstractmethod
+    def translator(self, options: GenerateOptions, finishes: StreamFinishes) -> Translator:
+        """What folds the answer to a request into chunks; it gets its finish from `finishes`."""
+
     def exchange(self, options: GenerateOptions, route: R) -> Exchange:
         """What one attempt sends and how its answer is read; nothing is built or looked up yet."""
+        builder = self._builders[route.name]
+        headers = request_headers(self.distribution, route.headers, keep_alive=route.keep_alive)
+        return Exchange(
+            route=route,
+            url=self.endpoint(route),
+            headers={**headers, **self.protocol_headers()},
+            body=lambda: builder.build(options),
+            key=lambda: self.key(route),
+            translator=lambda finishes: self.translator(options, finishes),
+        )
 
-    @abstractmethod
-    def configure(self, providers: Mapping[str, Any]) -> None:  # each protocol has its profiles
+    def configure(self, providers: Mapping[str, P | Mapping[str, object]]) -> None:
         """Take other profiles over in one step; calls that run or were prepared keep theirs.
 
         Raises:
             ProfileError: A profile makes no usable route; nothing has changed.
         """
+        self.restore({name: self.resolve(name, given) for name, given in providers.items()})
 
-    @abstractmethod
     def restore(self, routes: Mapping[str, R]) -> None:
         """Put these routes in the place of those in force."""
+        # A route that stays as it was keeps its builder, with the messages it has encoded.
+        self._builders = {
+            name: self._builders[name] if self._routes.get(name) == route else self.builder(route)
+            for name, route in routes.items()
+        }
+        self._routes = dict(routes)
 
     def models_url(self, base_url: str) -> str:
         """Where an endpoint lists its models."""
@@ -156,7 +208,7 @@ class HttpAdapter(ABC, Generic[R]):
         sent = HttpRequest(
             url=self.models_url(base),
             headers={
-                **request_headers(self._distribution, route.headers if route else {}),
+                **request_headers(self.distribution, route.headers if route else {}),
                 **self.protocol_headers(),
             },
             body=None,
@@ -205,7 +257,7 @@ class HttpAdapter(ABC, Generic[R]):
         if route is None:
             known = ", ".join(self._routes) or "none"
             raise LlmError(
-                f"{self._distribution} has no route {name!r}; configured: {known}",
+                f"{self.distribution} has no route {name!r}; configured: {known}",
                 codes.NO_ADAPTER,
             )
         return route
@@ -217,7 +269,7 @@ class HttpAdapter(ABC, Generic[R]):
             LlmError: `MISSING_CREDENTIAL` or `INVALID_CREDENTIAL`.
         """
         return await resolve_key(
-            self._distribution, route.name, route.api_key_env, self._credentials
+            self.distribution, route.name, route.api_key_env, self._credentials
         )
 
 

@@ -11,29 +11,30 @@ from dsh_llm import AbortSignal, LlmError, StreamChunk, codes, refuse_real_reque
 
 from .classify import http_failure, request_id
 from .engine import Guard, HttpRequest, Reply, refuse_if_aborted
+from .failing import StreamFinishes
 from .routes import HttpRoute
 from .shared import SharedEngine
-from .sse import Frame, Framer
+from .sse import Events, Framer
 
 _ERROR_BODY_LIMIT_BYTES = 1024 * 1024
 
 
 class Translator(Protocol):
-    """Folds the frames of one response into chunks."""
+    """Folds the events of one response into chunks."""
 
     finished: bool
     """The terminal event was seen; nothing after it is looked at."""
 
-    def frame(self, frame: Frame) -> list[StreamChunk]:
-        """The chunks of one frame.
+    def events(self, events: Events, out: list[StreamChunk]) -> None:
+        """Append the chunks of these events, up to the terminal one.
 
         Raises:
             LlmError: `MALFORMED_RESPONSE`.
         """
         ...
 
-    def end(self) -> list[StreamChunk]:
-        """The chunks of a clean end of the body.
+    def end(self, out: list[StreamChunk]) -> None:
+        """Append the chunks of a clean end of the body.
 
         Raises:
             LlmError: `STREAM_CLOSED`: the response was not at its end.
@@ -52,8 +53,8 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     """Builds the body; raises `LlmError` for what the route cannot express."""
     key: Callable[[], Awaitable[Secret | None]]
     """Looks the key up, once."""
-    translator: Callable[[Callable[[str], str], str | None], Translator]
-    """Makes the translator, from the redaction of provider text and the provider's request id."""
+    translator: Callable[[StreamFinishes], Translator]
+    """Makes the translator of the answer, from what knows how an answer may end."""
 
 
 class Attempt:
@@ -73,8 +74,9 @@ class Attempt:
         self._guard: Guard | None = None
         self._reply: Reply | None = None
         self._framer = Framer()
-        self._translator = exchange.translator(_unchanged, None)
         self._redact: Callable[[str], str] = _unchanged
+        self._translator = self._new_translator(None)
+        self._failure: LlmError | None = None
         self._over = False
         self._cut = False
 
@@ -84,23 +86,25 @@ class Attempt:
     async def __anext__(self) -> StreamChunk:
         while not self._chunks:
             if self._over:
-                self._raise_if_cut(None)
+                self._raise_failure()
                 raise StopAsyncIteration
             if self._translator.finished:
                 await self.aclose()
                 continue
             try:
                 await self._pull()
-            except BaseException as error:
+            except LlmError as error:
+                self._failure = error  # after the chunks before it, however the body is cut
                 await self._close(drain=False)
-                if isinstance(error, LlmError):
-                    self._raise_if_cut(error)
+            except BaseException:
+                await self._close(drain=False)
                 raise
         return self._chunks.popleft()
 
     async def aclose(self) -> None:
         """Stop: give the connection back if the answer is complete, else close it."""
         self._chunks.clear()
+        self._failure = None
         await self._close(drain=self._translator.finished)
 
     async def cut(self) -> None:
@@ -109,11 +113,14 @@ class Attempt:
         self._cut = not (self._over or complete)
         await self._close(drain=complete)
 
-    def _raise_if_cut(self, cause: LlmError | None) -> None:
+    def _raise_failure(self) -> None:
+        failure, self._failure = self._failure, None
         if self._cut:
             self._cut = False
             message = f"the route {self._exchange.route.name!r} was shut down during the answer"
-            raise LlmError(message, codes.TRANSPORT) from cause
+            raise LlmError(message, codes.TRANSPORT) from failure
+        if failure is not None:
+            raise failure
 
     async def _close(self, *, drain: bool) -> None:
         self._over = True
@@ -130,17 +137,21 @@ class Attempt:
         if self._reply is None:
             self._reply = await self._open()
         data = await self._reply.read()
+        out: list[StreamChunk] = []
         try:
-            self._take(self._framer.feed(data) if data else self._framer.finish())
+            self._take(self._framer.feed(data) if data else self._framer.finish(), out)
         except LlmError as error:
             raise self._redacted(error) from error.__cause__
-        if not data and not self._translator.finished:
-            self._chunks.extend(self._translator.end())
+        else:
+            if not data and not self._translator.finished:
+                self._translator.end(out)
+        finally:
+            self._chunks.extend(out)
 
-    def _take(self, frames: list[Frame]) -> None:
+    def _take(self, found: list[Events], out: list[StreamChunk]) -> None:
         translator = self._translator
-        for frame in frames:
-            self._chunks.extend(translator.frame(frame))
+        for events in found:
+            translator.events(events, out)
             if translator.finished:
                 return
 
@@ -168,12 +179,16 @@ class Attempt:
         redact = self._redact = _unchanged if key is None else key.redact
         if not 200 <= reply.status < 300 or reply.status in (204, 205):
             self._reply = reply  # so that the failure closes it
-            raise await self._failure(reply, redact)
+            raise await self._refusal(reply, redact)
         self._framer = Framer(reply.headers.get("content-type"))
-        self._translator = exchange.translator(redact, request_id(reply.headers))
+        self._translator = self._new_translator(request_id(reply.headers))
         return reply
 
-    async def _failure(self, reply: Reply, redact: Callable[[str], str]) -> LlmError:
+    def _new_translator(self, number: str | None) -> Translator:
+        exchange = self._exchange
+        return exchange.translator(StreamFinishes(exchange.route.label, self._redact, number))
+
+    async def _refusal(self, reply: Reply, redact: Callable[[str], str]) -> LlmError:
         body = bytearray()
         try:
             while len(body) < _ERROR_BODY_LIMIT_BYTES and (data := await reply.read()):

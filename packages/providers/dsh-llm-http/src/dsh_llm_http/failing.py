@@ -43,7 +43,7 @@ class StreamFinishes:
     def __init__(
         self, label: str, redact: Callable[[str], str], request_id: str | None = None
     ) -> None:
-        self._label = label
+        self.label = label
         self._redact = redact
         self._request_id = request_id
 
@@ -61,7 +61,7 @@ class StreamFinishes:
         if word and word not in _STOP_WORDS:
             return self.refused(word)
         if not content:
-            message = f"{self._label} completed the response without any content"
+            message = f"{self.label} completed the response without any content"
             return self.error(message, codes.EMPTY_RESPONSE)
         return StopFinish()
 
@@ -70,7 +70,7 @@ class StreamFinishes:
         shown = self._redact(scrub_surrogates(word))
         code = _FAULT_WORDS.get(word, shown.upper())
         said = f": {self._redact(explanation)}" if explanation else ""
-        message = f"{self._label} ended the stream with finish reason {shown!r}{said}"
+        message = f"{self.label} ended the stream with finish reason {shown!r}{said}"
         return self.error(message, code)
 
     def reported(self, body: Mapping[str, object], kinds: Mapping[str, str] = {}) -> ErrorFinish:
@@ -83,7 +83,7 @@ class StreamFinishes:
         facts = (error_facts(body) or ErrorFacts()).redacted(self._redact)
         code, status = payload_code(facts)
         code = kinds.get(facts.kind, code)
-        message = facts.message or f"{self._label} reported an error inside the stream"
+        message = facts.message or f"{self.label} reported an error inside the stream"
         return self.error(message, code, status, body.get("request_id"))
 
     def error(
@@ -103,7 +103,7 @@ class StreamFinishes:
     def closed(self) -> LlmError:
         """The body ended before the response did."""
         return LlmError(
-            f"{self._label} closed the stream without a finish reason or the end mark",
+            f"{self.label} closed the stream without a finish reason or the end mark",
             codes.STREAM_CLOSED,
             request_id=self._request_id,
         )

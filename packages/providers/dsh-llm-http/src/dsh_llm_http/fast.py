@@ -9,6 +9,11 @@ from httpx_aiohttp.transport import (  # type: ignore[import-not-found, unused-i
 from typing_extensions import override
 
 _READ_BYTES = 256 * 1024
+_BUFFER_BYTES = 16 * 1024
+"""What the library keeps before it stops reading.
+
+As long as less lies there, it wakes the parser with every HTTP chunk that is taken out.
+"""
 
 
 class FastTransport(httpx.AsyncBaseTransport):
@@ -44,4 +49,6 @@ class FastTransport(httpx.AsyncBaseTransport):
 
 def _session(*, force_close: bool) -> aiohttp.ClientSession:
     connector = aiohttp.TCPConnector(limit=0, force_close=force_close)
-    return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_BUFFER_BYTES
+    )

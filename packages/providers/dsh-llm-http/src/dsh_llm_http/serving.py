@@ -1,20 +1,37 @@
 """An adapter as a plugin: its registration follows its configuration (L153)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol, Self, TypeVar
 
 from dsh_cordis import Context, InternalUpdate, Next
 from dsh_llm import LlmService, RetryPolicy, resolve_retry_policy
 
-from .adapter import HttpAdapter, R
+from .adapter import HttpAdapter, P, R
+
+C = TypeVar("C", covariant=True)
+
+
+class Config(Protocol[C]):
+    """Settings of an adapter's plugin."""
+
+    @property
+    def providers(self) -> Mapping[str, C]:
+        """A profile for each route."""
+        ...
+
+    @classmethod
+    def model_validate(cls, obj: object) -> Self:
+        """Read settings as they were written."""
+        ...
 
 
 def serve(
     ctx: Context,
     llm: LlmService,
-    adapter: HttpAdapter[R],
+    adapter: HttpAdapter[R, P],
     *,
     namespace: str,
-    providers_of: Callable[[object], Mapping[str, object]],
+    config: type[Config[P]],
 ) -> None:
     """Register the adapter's routes and its discovery, for as long as the plugin lives.
 
@@ -27,7 +44,7 @@ def serve(
         llm: The service, read through that context.
         adapter: What serves; it is closed with the plugin.
         namespace: The settings namespace for which models are discovered.
-        providers_of: Reads the profiles out of a new configuration.
+        config: The plugin's settings, as which a later configuration is read.
     """
     ctx.effect(lambda: adapter.aclose, label="connections")
     llm.register_model_discovery(namespace, adapter.discover)
@@ -37,7 +54,7 @@ def serve(
         nonlocal handle
         before = adapter.routes
         registered = _registered(adapter)
-        adapter.configure(providers_of(event.config))
+        adapter.configure(config.model_validate(event.config or {}).providers)
         if _registered(adapter) == registered:
             return
         try:
@@ -52,6 +69,6 @@ def serve(
     ctx.on(InternalUpdate, take_over)
 
 
-def _registered(adapter: HttpAdapter[R]) -> Mapping[str, RetryPolicy]:
+def _registered(adapter: HttpAdapter[R, P]) -> Mapping[str, RetryPolicy]:
     """What the registration knows of the routes; their order is no part of it."""
     return {name: resolve_retry_policy(route.retry) for name, route in adapter.routes.items()}

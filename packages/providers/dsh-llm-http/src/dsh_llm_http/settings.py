@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
@@ -75,6 +75,11 @@ class RouteProfile(Edge):
     """Declared models by id; others pass through."""
     retry: Mapping[str, object] | None = None
     """Retry policy: `mode`, `maxRetries`, `retryableCodes`, `backoff`."""
+
+    @classmethod
+    def read(cls, given: Self | Mapping[str, object]) -> Self:
+        """A profile, as model or as the mapping that makes one."""
+        return given if isinstance(given, cls) else cls.model_validate(given)
 
     @field_validator("base_url")
     @classmethod

@@ -1,10 +1,11 @@
 """Bytes of a response body to events: server-sent events, or one JSON document.
 
-The framer works on whole reads and finds event ends with `bytes.find`; it never waits, so that any
-way of cutting the body gives the same events.
+The framer works on whole reads; it never waits, so that any way of cutting the body gives the same
+events.
 """
 
 import codecs
+import re
 from enum import Enum
 
 import msgspec
@@ -18,14 +19,16 @@ EXCERPT_CHARS = 120
 
 _BOM = b"\xef\xbb\xbf"
 _FIELDS = ("data", "event", "id", "retry")
+_OPENING = re.compile(rb"(?:event: ([^\n]*)\n)?data: ")
+"""How nearly every event begins; its data ends with the line."""
 
 
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One event with data; a JSON document counts as one."""
+class Events(msgspec.Struct, frozen=True, gc=False):
+    """Events of one name that arrived together; a JSON document counts as one."""
 
-    data: bytes
-    """As received; may hold malformed UTF-8."""
-    event: str = ""
+    data: list[bytes]
+    """One entry an event, as received; may hold malformed UTF-8."""
+    name: str = ""
     document: bool = False
     """The whole body was this one JSON document."""
 
@@ -43,7 +46,7 @@ def excerpt(data: bytes) -> str:
 
 
 class Framer:
-    """Cuts a body into frames; `feed` each read, then `finish` at the clean end of the body.
+    """Cuts a body into events; `feed` each read, then `finish` at the clean end of the body.
 
     Args:
         content_type: What the server declared; only named in the message of a failure.
@@ -57,8 +60,8 @@ class Framer:
         self._drop_lf = False
         self._at_start = True
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """The frames that this read completes.
+    def feed(self, data: bytes) -> list[Events]:
+        """The events that this read completes.
 
         Raises:
             LlmError: `MALFORMED_RESPONSE`: neither events nor JSON, or one event over 8 MiB.
@@ -77,15 +80,15 @@ class Framer:
             data = self._with_lf(data)
         return self._cut(data)
 
-    def finish(self) -> list[Frame]:
-        """The frames that the end of the body completes: a JSON document, or none.
+    def finish(self) -> list[Events]:
+        """The events that the end of the body completes: a JSON document, or none.
 
         Raises:
             LlmError: `MALFORMED_RESPONSE`: the body is neither events nor JSON.
         """
         if self._kind is _Kind.DOCUMENT:
             text = js_trim(self._buffer.decode("utf-8", "replace"))
-            return [Frame(text.encode(), document=True)]
+            return [Events([text.encode()], document=True)]
         if self._kind is _Kind.UNKNOWN and not is_blank(self._buffer.decode("utf-8", "replace")):
             raise self._not_a_stream()
         return []
@@ -129,7 +132,7 @@ class Framer:
         self._drop_lf = data.endswith(b"\r")
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
-    def _cut(self, data: bytes) -> list[Frame]:
+    def _cut(self, data: bytes) -> list[Events]:
         if self._buffer:
             # Grown in place and searched once: an event in many reads costs no more than its size.
             self._buffer += data
@@ -139,21 +142,14 @@ class Framer:
                 return []
             data = bytes(self._buffer)
             self._buffer.clear()
-        *blocks, rest = data.split(b"\n\n")
+        whole, _, rest = data.rpartition(b"\n\n")
         if len(data) > EVENT_LIMIT_BYTES:
-            for block in (*blocks, rest):
+            for block in (*whole.split(b"\n\n"), rest):
                 self._check_size(len(block))
         if rest:
             self._buffer += rest
             self._searched = len(rest) - 1
-        frames: list[Frame] = []
-        for block in blocks:
-            # Nearly every event is one data line with an object.
-            if block[:7] == b"data: {" and b"\n" not in block:
-                frames.append(Frame(block[6:]))
-            elif (frame := _parse(block)) is not None:
-                frames.append(frame)
-        return frames
+        return _events(whole) if whole else []
 
     def _check_size(self, size: int) -> None:
         if size > EVENT_LIMIT_BYTES:
@@ -172,14 +168,28 @@ class Framer:
         )
 
 
-def _parse(block: bytes) -> Frame | None:
-    # What is left is nearly always an event's name and one data line.
-    if block[:7] == b"event: " and block.count(b"\n") == 1:
-        head, _, tail = block.partition(b"\n")
-        if tail[:7] == b"data: {":
-            return Frame(tail[6:], head[7:].decode("utf-8", "replace"))
+def _events(whole: bytes) -> list[Events]:
+    alike = _alike(whole)
+    if alike is not None:
+        return [alike] if alike.data else []
+    return [events for block in whole.split(b"\n\n") if (events := _parsed(block)) is not None]
+
+
+def _alike(whole: bytes) -> Events | None:
+    """Events that all begin with the same lines and have one data line; `None` for others."""
+    opening = _OPENING.match(whole)
+    if opening is None:
+        return None
+    first = opening[0]
+    data = whole[len(first) :].split(b"\n\n" + first)
+    if whole.count(b"\n") != len(data) * (first.count(b"\n") + 2) - 2:
+        return None  # there is a line more than these
+    return Events([each for each in data if each[:1] == b"{" or _says(each)], _name(opening[1]))
+
+
+def _parsed(block: bytes) -> Events | None:
     data: list[bytes] = []
-    event = ""
+    event = b""
     for line in block.split(b"\n"):
         name, _, value = line.partition(b":")
         if value.startswith(b" "):
@@ -187,11 +197,14 @@ def _parse(block: bytes) -> Frame | None:
         if name == b"data":
             data.append(value)
         elif name == b"event":
-            event = value.decode("utf-8", "replace")
-    return _frame(b"\n".join(data), event)
+            event = value
+    joined = b"\n".join(data)
+    return Events([joined], _name(event)) if _says(joined) else None
 
 
-def _frame(data: bytes, event: str) -> Frame | None:
-    if data[:1] != b"{" and is_blank(data.decode("utf-8", "replace")):
-        return None
-    return Frame(data, event)
+def _says(data: bytes) -> bool:
+    return not is_blank(data.decode("utf-8", "replace"))
+
+
+def _name(event: bytes | None) -> str:
+    return event.decode("utf-8", "replace") if event else ""

@@ -14,10 +14,8 @@ class GrowingText:
 
     def add(self, text: str) -> str:
         """Take a piece in; what of it can be sent on now."""
-        if not text.isascii() or self._half:
-            text = self._half + text
-            self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-            text = scrub_surrogates(text[:-1] if self._half else text)
+        if self._half or not text.isascii():
+            text = self._joined(text)
         if text:
             self._parts.append(text)
         return text
@@ -33,3 +31,9 @@ class GrowingText:
     def text(self) -> str:
         """All of it."""
         return "".join(self._parts)
+
+    def _joined(self, text: str) -> str:
+        """A piece with the half before it and without a half at its end."""
+        text = self._half + text
+        self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return scrub_surrogates(text[:-1] if self._half else text)

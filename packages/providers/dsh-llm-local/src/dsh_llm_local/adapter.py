@@ -59,9 +59,7 @@ class LocalAdapter(OpenAiAdapter):
         return msgspec.structs.replace(
             plain,
             body=lambda: _joined(plain.body(), constraint),
-            translator=lambda redact, request_id: ReplyTranslator(
-                plain.translator(redact, request_id)
-            ),
+            translator=lambda finishes: ReplyTranslator(plain.translator(finishes)),
         )
 
 

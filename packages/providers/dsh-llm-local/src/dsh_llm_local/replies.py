@@ -20,7 +20,7 @@ from dsh_llm import (
     ToolCallDelta,
     ToolCallsFinish,
 )
-from dsh_llm_http import Frame, Translator
+from dsh_llm_http import Events, Translator
 from dsh_llm_http.text import GrowingText
 
 _ANSWER = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
@@ -47,17 +47,22 @@ class ReplyTranslator:
         self._undecided = True
         self._called = False
 
-    def frame(self, frame: Frame) -> list[StreamChunk]:
-        """See `Translator.frame`."""
-        return self._converted(self._inner.frame(frame))
+    def events(self, events: Events, out: list[StreamChunk]) -> None:
+        """See `Translator.events`."""
+        chunks: list[StreamChunk] = []
+        try:
+            self._inner.events(events, chunks)
+        finally:
+            self._convert(chunks, out)
 
-    def end(self) -> list[StreamChunk]:
+    def end(self, out: list[StreamChunk]) -> None:
         """See `Translator.end`."""
-        return self._converted(self._inner.end())
+        chunks: list[StreamChunk] = []
+        self._inner.end(chunks)
+        self._convert(chunks, out)
 
-    def _converted(self, chunks: Sequence[StreamChunk]) -> list[StreamChunk]:
+    def _convert(self, chunks: Sequence[StreamChunk], out: list[StreamChunk]) -> None:
         self.finished = self._inner.finished
-        out: list[StreamChunk] = []
         for chunk in chunks:
             match chunk:
                 case BlockStart(block_type="text"):
@@ -74,7 +79,6 @@ class ReplyTranslator:
                     out.append(FinishChunk(ToolCallsFinish()))
                 case _:
                     out.append(chunk)
-        return out
 
     def _read(self, text: str, out: list[StreamChunk]) -> None:
         if self._answer is not None:

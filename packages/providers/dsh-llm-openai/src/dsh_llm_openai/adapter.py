@@ -8,18 +8,15 @@ from collections.abc import Mapping
 from typing_extensions import override
 
 from dsh_llm import GenerateOptions
-from dsh_llm_http import CredentialLookup, Engine, Exchange, HttpAdapter, environment
-from dsh_llm_http.headers import request_headers
+from dsh_llm_http import HttpAdapter, StreamFinishes, Translator
 
 from .profiles import Profile, resolve_route
 from .request import BodyBuilder
 from .routes import Route
 from .stream import ChunkTranslator
 
-DISTRIBUTION = "dsh-llm-openai"
 
-
-class OpenAiAdapter(HttpAdapter[Route]):
+class OpenAiAdapter(HttpAdapter[Route, Profile]):
     """Streams from chat-completions services; usable with `ctx.llm` or on its own.
 
     Args:
@@ -28,42 +25,20 @@ class OpenAiAdapter(HttpAdapter[Route]):
         engine: The HTTP engine; httpx if left out. The adapter closes it.
     """
 
-    def __init__(
-        self,
-        providers: Mapping[str, Profile | Mapping[str, object]],
-        *,
-        credentials: CredentialLookup = environment,
-        engine: Engine | None = None,
-    ) -> None:
-        super().__init__(DISTRIBUTION, {}, credentials=credentials, engine=engine)
-        self._builders: dict[str, BodyBuilder] = {}
-        self.configure(providers)
+    distribution = "dsh-llm-openai"
 
     @override
-    def configure(self, providers: Mapping[str, Profile | Mapping[str, object]]) -> None:
-        routes: dict[str, Route] = {}
-        for name, given in providers.items():
-            profile = given if isinstance(given, Profile) else Profile.model_validate(given)
-            routes[name] = resolve_route(name, profile)
-        self.restore(routes)
+    def resolve(self, name: str, profile: Profile | Mapping[str, object]) -> Route:
+        return resolve_route(name, Profile.read(profile))
 
     @override
-    def restore(self, routes: Mapping[str, Route]) -> None:
-        # A route that stays as it was keeps its builder, with the messages it has encoded.
-        self._builders = {
-            name: self._builders[name] if self._routes.get(name) == route else BodyBuilder(route)
-            for name, route in routes.items()
-        }
-        self._routes = dict(routes)
+    def endpoint(self, route: Route) -> str:
+        return f"{route.base_url}/chat/completions"
 
     @override
-    def exchange(self, options: GenerateOptions, route: Route) -> Exchange:
-        builder = self._builders[route.name]
-        return Exchange(
-            route=route,
-            url=f"{route.base_url}/chat/completions",
-            headers=request_headers(DISTRIBUTION, route.headers, keep_alive=route.keep_alive),
-            body=lambda: builder.build(options),
-            key=lambda: self.key(route),
-            translator=lambda redact, request_id: ChunkTranslator(route.label, redact, request_id),
-        )
+    def builder(self, route: Route) -> BodyBuilder:
+        return BodyBuilder(route)
+
+    @override
+    def translator(self, options: GenerateOptions, finishes: StreamFinishes) -> Translator:
+        return ChunkTranslator(finishes)

@@ -1,12 +1,9 @@
 """Which tool call a fragment belongs to (L126-L127)."""
 
-from uuid import uuid4
-
-from dsh_brand import scrub_surrogates
-from dsh_llm import CallId
+from dsh_llm import StreamChunk
+from dsh_llm_http.tracks import CallTrack, call_id
 
 from .payloads import ToolFragment
-from .tracks import CallTrack
 
 
 class CallTable:
@@ -15,6 +12,8 @@ class CallTable:
     def __init__(self) -> None:
         self._by_index: dict[int, CallTrack] = {}
         self._by_given_id: dict[str, CallTrack] = {}
+        self._given_ids: dict[CallTrack, str] = {}
+        """The provider's id of each call that it gave one."""
         self._ids: set[str] = set()
         self._latest: CallTrack | None = None
 
@@ -25,20 +24,18 @@ class CallTable:
         call = self._find(fragment.index, given, name or "")
         if call is None:
             return None
-        if given and not call.given_id:
-            call.given_id = given
+        if given and call not in self._given_ids:
+            self._given_ids[call] = given
             self._by_given_id.setdefault(given, call)
         self._touch(call, fragment)
         return call
 
-    def begin(self, fragment: ToolFragment, block_index: int) -> CallTrack:
-        """Add the call that this fragment begins."""
+    def begin(self, fragment: ToolFragment, index: int, out: list[StreamChunk]) -> CallTrack:
+        """Add the call that this fragment begins, as the block of this index."""
         given = fragment.id or ""
-        own = scrub_surrogates(given)
-        call_id = own if own and own not in self._ids else f"call_{uuid4().hex}"
-        call = CallTrack(block_index, CallId(call_id), given)
-        self._ids.add(call_id)
+        call = CallTrack(index, call_id(given, self._ids, "call"), "", out)
         if given:
+            self._given_ids[call] = given
             self._by_given_id[given] = call
         self._touch(call, fragment)
         return call
@@ -49,7 +46,8 @@ class CallTable:
                 return self._by_given_id.get(given)
             return None if name else self._latest
         call = self._by_index.get(index)
-        if call is None or not (given and name and call.given_id) or given == call.given_id:
+        known = None if call is None else self._given_ids.get(call)
+        if not (given and name and known) or given == known:
             return call
         # Some local servers mark all calls with index 0: another id with a name is another call.
         return self._by_given_id.get(given)

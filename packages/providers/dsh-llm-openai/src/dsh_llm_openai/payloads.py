@@ -8,10 +8,8 @@ from typing import Literal
 
 import msgspec
 
-from dsh_brand import decode_json, encode_json
-from dsh_llm import LlmError
-from dsh_llm.codes import MALFORMED_RESPONSE
-from dsh_llm_http.sse import excerpt
+from dsh_brand import encode_json
+from dsh_llm_http.fields import Fields
 
 
 class Function(msgspec.Struct, frozen=True, gc=False):
@@ -29,7 +27,7 @@ class ToolFragment(msgspec.Struct, frozen=True, gc=False):
     function: Function | None = None
 
 
-class Delta(msgspec.Struct, frozen=True):
+class Delta(msgspec.Struct, frozen=True, gc=False):
     """What one payload adds; a whole message of a document has the same fields."""
 
     content: str | None = None
@@ -48,7 +46,7 @@ class TokenDetails(msgspec.Struct, frozen=True, gc=False):
     reasoning_tokens: int | None = None
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Usage(msgspec.Struct, frozen=True, gc=False):
     """Token counts as the provider reports them."""
 
     prompt_tokens: int | None = None
@@ -59,7 +57,7 @@ class Usage(msgspec.Struct, frozen=True):
     completion_tokens_details: TokenDetails | None = None
 
 
-class Choice(msgspec.Struct, frozen=True):
+class Choice(msgspec.Struct, frozen=True, gc=False):
     """One alternative; only index 0 counts."""
 
     index: int | None = None
@@ -69,7 +67,7 @@ class Choice(msgspec.Struct, frozen=True):
     usage: Usage | None = None
 
 
-class Payload(msgspec.Struct, frozen=True):
+class Payload(msgspec.Struct, frozen=True, gc=False):
     """One event of the stream."""
 
     choices: list[Choice] | None = None
@@ -80,152 +78,81 @@ class Payload(msgspec.Struct, frozen=True):
     """Another word goes the tolerant way, for it may be `error`."""
 
 
-class ProviderFault(msgspec.Struct, frozen=True):
-    """A payload that reports an error instead of content."""
-
-    body: Mapping[str, object]
-    usage: Usage | None = None
-
-
-decode_fast = msgspec.json.Decoder(Payload).decode
-"""Decodes a payload of the usual shape; raises for any other, which `read_payload` may still take.
-"""
-
-
-def read_payload(
-    data: bytes, *, event: str = "", document: bool = False
-) -> Payload | ProviderFault:
-    """Read one event's data, or a document in its place.
+def read_payload(fields: Fields) -> Payload:
+    """Read a payload field by field.
 
     Raises:
-        LlmError: `MALFORMED_RESPONSE`: not JSON, no object, or a list or object is missing where
-            one is needed. A wrong scalar counts as absent.
+        LlmError: `MALFORMED_RESPONSE`: a list or an object is missing where one is needed.
     """
-    if event != "error" and not document:
-        try:
-            payload = decode_fast(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            pass  # the tolerant way below decides
-        else:
-            return payload
-    return _tolerant(data, event=event, document=document)
+    choices = [
+        Choice(
+            index=choice.count("index"),
+            delta=_delta(choice.part("delta")),
+            message=_delta(choice.part("message")),
+            finish_reason=choice.string("finish_reason"),
+            usage=read_usage(choice.optional("usage")),
+        )
+        for choice in fields.parts("choices", "a choice")
+    ]
+    return Payload(choices=choices, usage=read_usage(fields.optional("usage")))
 
 
-def _tolerant(data: bytes, *, event: str, document: bool) -> Payload | ProviderFault:
-    try:
-        parsed: object = decode_json(data.decode("utf-8", "replace"))
-    except ValueError as error:
-        raise _malformed("is not JSON", data) from error
-    if document and isinstance(parsed, list) and len(parsed) == 1:
-        parsed = parsed[0]
-    if not isinstance(parsed, Mapping):
-        raise _malformed("is not a JSON object", data)
-    usage = _usage(parsed.get("usage"))
-    reported = parsed.get("error")
-    named = isinstance(reported, Mapping | str) and bool(reported)
-    if named or parsed.get("object") == "error" or event == "error":
-        return ProviderFault(parsed, usage)
-    choices = [_choice(entry, data) for entry in _list(parsed.get("choices"), "choices", data)]
-    return Payload(choices=choices, usage=usage)
-
-
-def _choice(value: object, data: bytes) -> Choice:
-    choice = _object(value, "a choice", data)
-    return Choice(
-        index=_count(choice.get("index")),
-        delta=_delta(choice.get("delta"), "delta", data),
-        message=_delta(choice.get("message"), "message", data),
-        finish_reason=_string(choice.get("finish_reason")),
-        usage=_usage(choice.get("usage")),
-    )
-
-
-def _delta(value: object, name: str, data: bytes) -> Delta | None:
-    if value is None:
-        return None
-    delta = _object(value, name, data)
-    calls = _list(delta.get("tool_calls"), "tool_calls", data)
-    return Delta(
-        content=_content(delta.get("content")),
-        reasoning_content=_string(delta.get("reasoning_content")),
-        reasoning=_string(delta.get("reasoning")),
-        refusal=_string(delta.get("refusal")),
-        tool_calls=[_fragment(call, data) for call in calls],
-        function_call=_function(delta.get("function_call"), data),
-    )
-
-
-def _fragment(value: object, data: bytes) -> ToolFragment:
-    call = _object(value, "a tool call", data)
-    return ToolFragment(
-        index=_count(call.get("index")),
-        id=_string(call.get("id")),
-        function=_function(call.get("function"), data),
-    )
-
-
-def _function(value: object, data: bytes) -> Function | None:
-    if value is None:
-        return None
-    function = _object(value, "a function", data)
-    arguments = function.get("arguments")
-    if isinstance(arguments, Mapping | list):
-        arguments = encode_json(arguments).decode()
-    return Function(name=_string(function.get("name")), arguments=_string(arguments))
-
-
-def _usage(value: object) -> Usage | None:
-    if not isinstance(value, Mapping):
-        return None
+def read_usage(usage: Fields) -> Usage:
+    """Read a report of token counts."""
     return Usage(
-        prompt_tokens=_count(value.get("prompt_tokens")),
-        completion_tokens=_count(value.get("completion_tokens")),
-        total_tokens=_count(value.get("total_tokens")),
-        prompt_cache_hit_tokens=_count(value.get("prompt_cache_hit_tokens")),
-        prompt_tokens_details=_details(value.get("prompt_tokens_details")),
-        completion_tokens_details=_details(value.get("completion_tokens_details")),
+        prompt_tokens=usage.count("prompt_tokens"),
+        completion_tokens=usage.count("completion_tokens"),
+        total_tokens=usage.count("total_tokens"),
+        prompt_cache_hit_tokens=usage.count("prompt_cache_hit_tokens"),
+        prompt_tokens_details=_details(usage.optional("prompt_tokens_details")),
+        completion_tokens_details=_details(usage.optional("completion_tokens_details")),
     )
 
 
-def _details(value: object) -> TokenDetails | None:
-    if not isinstance(value, Mapping):
-        return None
+def _details(details: Fields) -> TokenDetails:
     return TokenDetails(
-        cached_tokens=_count(value.get("cached_tokens")),
-        cache_write_tokens=_count(value.get("cache_write_tokens")),
-        reasoning_tokens=_count(value.get("reasoning_tokens")),
+        cached_tokens=details.count("cached_tokens"),
+        cache_write_tokens=details.count("cache_write_tokens"),
+        reasoning_tokens=details.count("reasoning_tokens"),
     )
 
 
-def _content(value: object) -> str | None:
+def _delta(delta: Fields | None) -> Delta | None:
+    if delta is None:
+        return None
+    return Delta(
+        content=_content(delta),
+        reasoning_content=delta.string("reasoning_content"),
+        reasoning=delta.string("reasoning"),
+        refusal=delta.string("refusal"),
+        tool_calls=[
+            ToolFragment(
+                index=call.count("index"),
+                id=call.string("id"),
+                function=_function(call.part("function")),
+            )
+            for call in delta.parts("tool_calls", "a tool call")
+        ],
+        function_call=_function(delta.part("function_call")),
+    )
+
+
+def _content(delta: Fields) -> str | None:
     """Text; some services stream a list of parts, whose texts are joined."""
+    value = delta.values.get("content")
     if not isinstance(value, list):
-        return _string(value)
+        return delta.string("content")
     texts = [part.get("text") for part in value if isinstance(part, Mapping)]
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def _object(value: object, name: str, data: bytes) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise _malformed(f"holds {name} that is not an object", data)
-    return value
-
-
-def _list(value: object, name: str, data: bytes) -> list[object]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise _malformed(f"holds {name} that is not a list", data)
-    return value
-
-
-def _string(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _malformed(problem: str, data: bytes) -> LlmError:
-    return LlmError(f"a payload of the stream {problem}: {excerpt(data)}", MALFORMED_RESPONSE)
+def _function(function: Fields | None) -> Function | None:
+    if function is None:
+        return None
+    given = function.values.get("arguments")
+    arguments = (
+        encode_json(given).decode()
+        if isinstance(given, Mapping | list)
+        else function.string("arguments")
+    )
+    return Function(name=function.string("name"), arguments=arguments)

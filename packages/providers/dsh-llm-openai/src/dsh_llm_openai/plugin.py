@@ -1,7 +1,5 @@
 """The plugin: registers the configured routes with `ctx.llm`."""
 
-from collections.abc import Mapping
-
 from dsh_cordis import Context
 from dsh_llm import LlmService
 from dsh_llm_http.serving import serve
@@ -21,9 +19,4 @@ class Needs(Context):
 async def apply(ctx: Needs, config: Config) -> None:
     """Register all routes together; with the plugin they and their connections go."""
     adapter = OpenAiAdapter(config.providers)
-    serve(ctx, ctx.llm, adapter, namespace=name, providers_of=_providers)
-
-
-def _providers(settings: object) -> Mapping[str, object]:
-    config = settings if isinstance(settings, Config) else Config.model_validate(settings or {})
-    return config.providers
+    serve(ctx, ctx.llm, adapter, namespace=name, config=Config)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Literal
 
-import msgspec
+from dsh_llm_http.presets import HttpPreset
 
 from .routes import MaxTokensField, ReasoningField, SystemRole, ThinkingFormat
 
@@ -12,14 +12,9 @@ PresetName = Literal[
 ]
 
 
-class Preset(msgspec.Struct, frozen=True, kw_only=True):
-    """Defaults of a provider; each can be set otherwise in the profile."""
+class Preset(HttpPreset, frozen=True, kw_only=True):
+    """Defaults of a chat-completions provider."""
 
-    name: str
-    base_url: str | None = None
-    base_url_env: str | None = None
-    """Variable that replaces `base_url` when the profile gives none."""
-    api_key_env: str | None = None
     system_role: SystemRole = "system"
     max_tokens_field: MaxTokensField = "max_tokens"
     reasoning_field: ReasoningField = "none"
@@ -27,10 +22,7 @@ class Preset(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: bool = True
     thinking_format: ThinkingFormat = "none"
     efforts: tuple[str, ...] = ()
-    default_effort: str | None = None
-    context_window: int | None = None
     max_tokens: int | None = None
-    input_modalities: tuple[str, ...] | None = None
 
 
 PRESETS: Mapping[PresetName, Preset] = {
@@ -92,13 +84,3 @@ PRESETS: Mapping[PresetName, Preset] = {
     ),
     "generic": Preset(name="OpenAI-compatible service", reasoning_field="reasoning_content"),
 }
-
-_BY_ROUTE: Mapping[str, PresetName] = {"deepseek-official": "deepseek"}
-
-
-def preset_for(route: str, chosen: PresetName | None) -> Preset:
-    """The chosen preset, else the one that the route is named after, else the generic one."""
-    name = chosen or _BY_ROUTE.get(route)
-    if name is None:
-        return next((p for key, p in PRESETS.items() if key == route), PRESETS["generic"])
-    return PRESETS[name]

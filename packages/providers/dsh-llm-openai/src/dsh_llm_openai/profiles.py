@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from dsh_llm import LlmModelReasoningInfo
 from dsh_llm_http import ModelFacts
+from dsh_llm_http.presets import preset_for
 from dsh_llm_http.settings import (
     Edge,
     ModelProfile,
@@ -18,7 +19,7 @@ from dsh_llm_http.settings import (
     route_base_url,
 )
 
-from .presets import Preset, PresetName, preset_for
+from .presets import PRESETS, Preset, PresetName
 from .routes import MaxTokensField, ReasoningField, Route, SystemRole, ThinkingFormat
 
 
@@ -54,7 +55,7 @@ def resolve_route(name: str, profile: Profile) -> Route:
     Raises:
         ProfileError: The two together do not make a usable route.
     """
-    preset = preset_for(name, profile.preset)
+    preset = preset_for(PRESETS, name, profile.preset)
     thinking_format = profile.thinking_format or preset.thinking_format
     unlisted = ModelFacts(
         id="",

@@ -6,11 +6,9 @@ from dsh_llm import TokenUsage
 from .payloads import Usage
 
 
-def usable(usage: Usage | None) -> bool:
+def usable(usage: Usage) -> bool:
     """Whether a report says anything: some providers send empty ones along the stream."""
-    return usage is not None and (
-        _known(usage.prompt_tokens) is not None or _known(usage.completion_tokens) is not None
-    )
+    return _known(usage.prompt_tokens) is not None or _known(usage.completion_tokens) is not None
 
 
 def token_usage(usage: Usage) -> TokenUsage:
