@@ -654,3 +654,115 @@ async def test_T70_T85_a_call_is_not_over_while_its_body_runs(
                     assert stage.log == []
                     stage.go_on.set()
         assert stage.log == ["cleaned up", "over"]
+
+
+async def dispatched_alone(bench: ToolBench, name: str, controller: AbortController) -> str:
+    """The code, or else the text, of a body that runs in the task of its caller."""
+    scheduler = bench.tools.scheduler
+    prepared = await scheduler.prepare(bench.call(name, {}, signal=controller.signal))
+    return_value = await scheduler.dispatching(prepared.exec).alone()
+    return code_of(return_value) or text_of(return_value)
+
+
+async def test_T132_a_stage_in_a_task_for_itself_starts_no_other() -> None:
+    tasks: list[int] = []
+
+    async def note() -> None:
+        await checkpoint()
+        tasks.append(anyio.get_current_task().id)
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await note()
+        return "done"
+
+    async def ask(event: ToolsPreExecute, next_: Next[PreToolDecision]) -> PreToolDecision:
+        await note()
+        return await next_()
+
+    async def judge(event: ToolsPostExecute, next_: Next[PostToolDecision]) -> PostToolDecision:
+        await note()
+        return await next_()
+
+    async with tool_bench(work) as bench:
+        bench.ctx.on(ToolsPreExecute, ask)
+        bench.ctx.on(ToolsPostExecute, judge)
+        scheduler = bench.tools.scheduler
+        prepared = await scheduler.preparing(bench.call("work", {})).alone()
+        result = await scheduler.dispatching(prepared.exec).alone()
+        assert text_of(await scheduler.finalizing(prepared.exec, result).alone()) == "done"
+        assert tasks == [anyio.get_current_task().id] * 3
+        await bench.run("work")
+        assert anyio.get_current_task().id not in tasks[3:]
+
+
+async def test_T133_the_body_in_a_wrapper_has_a_task_of_its_own_all_the_same() -> None:
+    tasks: list[int] = []
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await checkpoint()
+        tasks.append(anyio.get_current_task().id)
+        return "done"
+
+    async def around(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
+        tasks.append(anyio.get_current_task().id)
+        return await next_()
+
+    async with tool_bench(work) as bench:
+        bench.ctx.on(ToolsExecute, around)
+        assert await dispatched_alone(bench, "work", AbortController()) == "done"
+        wrapper, body = tasks
+        assert wrapper == anyio.get_current_task().id != body
+
+
+async def test_T74_a_stray_cancellation_is_told_from_another_in_the_callers_task() -> None:
+    kept = await a_cancellation()
+
+    @tool
+    async def work() -> str:
+        """Raise a cancellation that somebody else got."""
+        await checkpoint()
+        raise kept
+
+    async with tool_bench(work) as bench:
+        text = await dispatched_alone(bench, "work", AbortController())
+        assert text in {"Error: CancelledError", "Error: Cancelled"}
+
+
+@pytest.mark.parametrize("by", ["abort", "census", "caller"])
+async def test_T83_T88_T128_a_body_in_the_callers_task_is_cancelled_as_any_other(by: str) -> None:
+    stage = Stage()
+
+    @tool
+    async def work() -> str:
+        """Wait, and clean up."""
+        try:
+            stage.started.set()
+            await anyio.sleep_forever()
+        finally:
+            stage.log.append("left")
+        return ""
+
+    async with tool_bench(work) as bench:
+        controller = AbortController()
+
+        async def call() -> None:
+            stage.log.append(await dispatched_alone(bench, "work", controller))
+
+        with anyio.fail_after(5), RecordingCensus().installed() as census:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(call)
+                await stage.started.wait()
+                if by == "abort":
+                    controller.abort()
+                elif by == "caller":
+                    tasks.cancel_scope.cancel()
+                else:
+                    (cancel,) = [each.cancel for each in census.running]
+                    assert cancel is not None
+                    cancel()
+        assert stage.log == (["left"] if by == "caller" else ["left", "ABORTED"])
+        assert census.running == []

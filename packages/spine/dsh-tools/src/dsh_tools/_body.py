@@ -24,40 +24,39 @@ class BodyRunner:
 
     def run(self, execution: Execution) -> Awaitable[ToolExecutionResult]:
         """Run the body under the signals of caller and wrapper; failures are results."""
-        replaced = execution.replaced_signal
+        replaced = execution._signal
         if replaced is None:
-            return self._run(execution, None)
+            return self._run(execution, execution._caller_signal)
         return self._run_under(execution, replaced)
 
     async def _run_under(self, execution: Execution, replaced: AbortSignal) -> ToolExecutionResult:
         controller, detach = fuse_signals(execution.own_signal, replaced)
         try:
+            execution.enter_signal(controller.signal)
             return await self._run(execution, controller.signal)
         finally:
             execution.enter_signal(replaced)
             detach()
 
-    async def _run(self, execution: Execution, fused: AbortSignal | None) -> ToolExecutionResult:
-        if execution.gone or _aborted(execution, fused):
+    async def _run(self, execution: Execution, signal: AbortSignal) -> ToolExecutionResult:
+        if signal.aborted or execution.gone:
             return aborted(started=False)
-        if fused is not None:
-            execution.enter_signal(fused)
         immediate = False
         try:
             definition: ToolDefinition = execution.found or self._views.lookup(
-                execution.name, execution.agent
+                execution._name, execution._agent
             )
             immediate = definition._immediate
             execution.body_started = True
             if not immediate:
                 value = await _framed(definition, execution)
             elif task_census.get() is None:
-                value = await definition.execute(execution.arguments, execution)
+                value = await definition.execute(execution._arguments, execution)
             else:
                 value = await _counted(definition, execution)
             result = success(definition, execution, value)
         except (FrameCancelledError, ThreadGivenUpError):
-            if not _aborted(execution, fused):
+            if not signal.aborted:
                 # Cancelled through the census: whoever did that answers the call.
                 execution.silent = True
             return aborted(started=True)
@@ -67,7 +66,7 @@ class BodyRunner:
             if immediate:
                 return failure_of(stray(error))  # nothing waited, so nobody can have cancelled it
             raise
-        if _aborted(execution, fused):
+        if signal.aborted:
             return aborted(started=True)
         execution.note_made(result)
         return result
@@ -86,20 +85,18 @@ class BodyCall:
         return self._bodies.run(self._execution).__await__()
 
 
-def _aborted(execution: Execution, fused: AbortSignal | None) -> bool:
-    return execution.caller_aborted if fused is None else fused.aborted
-
-
 async def _counted(definition: ToolDefinition, execution: Execution) -> object:
-    with entered("tool-body", execution.name, execution.call_id, None):
-        return await definition.execute(execution.arguments, execution)
+    with entered("tool-body", execution._name, execution._call_id, None):
+        return await definition.execute(execution._arguments, execution)
 
 
 async def _framed(definition: ToolDefinition, execution: Execution) -> object:
-    frame = Frame[object]("tool-body", execution.name, execution.call_id)
+    frame = Frame[object](
+        "tool-body", execution._name, execution._call_id, alone=execution.take_alone()
+    )
     stop_watching = execution.signal.observe(frame.cancel) if definition.cancel == "scope" else None
     try:
-        return await frame.run(lambda: definition.execute(execution.arguments, execution))
+        return await frame.run(lambda: definition.execute(execution._arguments, execution))
     finally:
         if stop_watching is not None:
             stop_watching()

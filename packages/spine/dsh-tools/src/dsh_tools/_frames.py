@@ -24,11 +24,20 @@ class StrayCancellationError(Exception):
 
 
 class Frame(Generic[T]):
-    """Runs one piece of foreign code."""
+    """Runs one piece of foreign code.
 
-    def __init__(self, kind: str, label: str, call_id: str) -> None:
+    Args:
+        kind: Of the census entry.
+        label: Of the census entry.
+        call_id: Of the census entry.
+        alone: The calling task exists for this code alone, and only cancel scopes cancel it. Then
+            it runs in that task; else in one of its own.
+    """
+
+    def __init__(self, kind: str, label: str, call_id: str, *, alone: bool = False) -> None:
         self._entry = (kind, label, call_id)
-        self._tasks = anyio.create_task_group()
+        self._alone = alone
+        self._scope: anyio.CancelScope
         self._asked = False
         self._results: list[T] = []
         self._errors: list[BaseException] = []
@@ -36,7 +45,7 @@ class Frame(Generic[T]):
     def cancel(self) -> None:
         """Cancel the code natively."""
         self._asked = True
-        self._tasks.cancel_scope.cancel()
+        self._scope.cancel()
 
     async def run(self, body: Callable[[], Awaitable[T]]) -> T:
         """Run `body` to its end, clean-up included.
@@ -46,14 +55,30 @@ class Frame(Generic[T]):
             StrayCancellationError: It let out a cancellation of its own making.
             BaseException: What it raised; and cancellation from outside, which makes no result.
         """
-        kind, label, _ = self._entry
+        run = self._run_here if self._alone else self._run_in_task
         with entered(*self._entry, self.cancel):
+            return await run(body)
+
+    async def _run_here(self, body: Callable[[], Awaitable[T]]) -> T:
+        self._scope = anyio.CancelScope()
+        with self._scope:
             try:
-                async with self._tasks:
-                    self._tasks.start_soon(self._child, body, name=f"{kind}:{label}")
+                return await body()
             except anyio.get_cancelled_exc_class() as error:
-                if not _is_stray(error):
-                    raise
+                if anyio.current_effective_deadline() != float("-inf"):
+                    raise stray(error) from error
+                raise
+        raise FrameCancelledError
+
+    async def _run_in_task(self, body: Callable[[], Awaitable[T]]) -> T:
+        kind, label, _ = self._entry
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                tasks.start_soon(self._child, body, name=f"{kind}:{label}")
+        except anyio.get_cancelled_exc_class() as error:
+            if not _is_stray(error):
+                raise
         return self._outcome()
 
     async def _child(self, body: Callable[[], Awaitable[T]]) -> None:

@@ -56,7 +56,7 @@ class Gate:
             decision = self._guarded(execution)
         if isinstance(decision, Deny):
             return failure(decision.reason, decision.info)
-        return aborted(started=False) if execution.caller_aborted else None
+        return aborted(started=False) if execution._caller_signal.aborted else None
 
     async def _ask(self, execution: Execution, ask: Ask) -> Allow | Deny | None:
         """The answer of a person; `None` if the call was aborted meanwhile."""
@@ -75,7 +75,7 @@ class Gate:
         )
         if answer == "allowed-once":
             return Allow()
-        if answer == "cancelled" and execution.caller_aborted:
+        if answer == "cancelled" and execution._caller_signal.aborted:
             return None
         if answer in _DENIALS:
             return Deny(_DENIALS[answer].format(name=execution.name))

@@ -71,10 +71,10 @@ def success(definition: ToolDefinition, execution: Execution, value: object) -> 
     if violations:
         raise _invalid(name, "; ".join(violation.text for violation in violations))
     try:
-        content = blocks(output.render(execution.arguments, frozen))
+        content = blocks(output.render(execution._arguments, frozen))
         meta: object = msgspec.UNSET
-        if execution.parent is None and output.presentation_meta is not None:
-            meta = output.presentation_meta(execution.arguments, frozen)
+        if output.presentation_meta is not None and execution._parent is None:
+            meta = output.presentation_meta(execution._arguments, frozen)
     except Exception as error:
         raise _invalid(name, f"it could not be rendered: {_message(error)}") from error
     if meta is msgspec.UNSET:
@@ -94,9 +94,10 @@ def materialised(result: ToolExecutionResult, execution: Execution) -> ToolExecu
     """`result` with content that holds, and the flag of its execution."""
     content = result.content if execution.made_here(result) else blocks(result.content)
     if isinstance(result, ToolSuccess):
-        if content is result.content and result.concludes_turn is execution.concluded:
+        concluded = execution._concluded
+        if content is result.content and result.concludes_turn is concluded:
             return result
-        return msgspec.structs.replace(result, content=content, concludes_turn=execution.concluded)
+        return msgspec.structs.replace(result, content=content, concludes_turn=concluded)
     return result if content is result.content else msgspec.structs.replace(result, content=content)
 
 

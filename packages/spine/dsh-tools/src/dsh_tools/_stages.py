@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import Any, Final, Generic, NoReturn, TypeVar
 
+from .execution import Execution
+
 T = TypeVar("T")
 
 
@@ -40,15 +42,21 @@ class Stage(Generic[T]):
 
     Attributes:
         immediate: Awaiting it never suspends and runs no code of listeners, guards or approval, so
-            that it needs no task and cannot be cancelled.
+            that it needs no task and cannot be cancelled. Where it is false, start a task.
     """
 
-    __slots__ = ("_asked", "_rest", "immediate")
+    __slots__ = ("_asked", "_execution", "_rest", "immediate")
 
     def __init__(
-        self, rest: Callable[[], Awaitable[T]], asked: object = None, *, immediate: bool = False
+        self,
+        execution: Execution,
+        rest: Callable[[], Awaitable[T]],
+        asked: object = None,
+        *,
+        immediate: bool = False,
     ) -> None:
         """Made by `ToolScheduler`; `asked` is the answer of listeners that `rest` awaits."""
+        self._execution = execution
         self._rest = rest
         self._asked = asked
         self.immediate: Final = immediate
@@ -58,6 +66,15 @@ class Stage(Generic[T]):
             None  # the rest takes care of it, and this object may be gone before that ends
         )
         return self._rest().__await__()
+
+    def alone(self) -> "Stage[T]":
+        """This stage, for a task that was started for it and is cancelled by cancel scopes only.
+
+        What is to be awaited then runs in that task; else it gets another one, in which a
+        cancellation of its own making can be told from one of the awaiting task.
+        """
+        self._execution.alone = True
+        return self
 
     def __del__(self) -> None:
         close_unused(self._asked)

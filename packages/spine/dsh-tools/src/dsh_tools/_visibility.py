@@ -57,10 +57,8 @@ class _ViewCache:
         self._make = make
         self._views: WeakKeyDictionary[object, View] = WeakKeyDictionary()
         self._unscoped: View | None = None
-        self.version = 0
 
     def clear(self) -> None:
-        self.version += 1
         self._views.clear()
         self._unscoped = None
 
@@ -94,6 +92,8 @@ class ToolViews:
         self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
         self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
         self._cache = _ViewCache(self._view)
+        self.current: Final = self._cache.get
+        """All that concerns the calls of a viewer; every call of a tool asks."""
         self._owners: WeakKeyDictionary[ToolDefinition, str] = WeakKeyDictionary()
 
     def register(self, ctx: Context, definition: ToolDefinition) -> Handle:
@@ -136,15 +136,6 @@ class ToolViews:
     def visible(self, scope: object | None) -> Mapping[str, ToolDefinition]:
         """What a viewer sees, by name."""
         return self._cache.get(scope).visible
-
-    @property
-    def version(self) -> int:
-        """Changes with every registration."""
-        return self._cache.version
-
-    def current(self, scope: object | None) -> View:
-        """All that concerns the calls of a viewer."""
-        return self._cache.get(scope)
 
     def _view(self, scope: object | None) -> View:
         own = self._own_names(scope)

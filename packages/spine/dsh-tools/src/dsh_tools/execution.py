@@ -189,13 +189,19 @@ class ToolRunContext:
 
 
 class Execution(ToolRunContext):
-    """The registry's own side of the record."""
+    """The registry's own side of the record.
+
+    Its stages read the private state above, without the properties through which others see it:
+    every call does so a dozen times.
+    """
 
     final = False
     """The outcome skips the post stage."""
     silent = False
     """Given up: no event, no stage, no finalizer any more."""
     body_started = False
+    alone = False
+    """The next frame has the task in which it is awaited for itself."""
 
     definition: Any = None  # a ToolDefinition, whose module stands above this one
     """What the caller meant when the call began; its hooks count, whatever is registered later."""
@@ -208,7 +214,7 @@ class Execution(ToolRunContext):
 
     def note_made(self, result: object) -> None:
         """Keep a result that a body of this execution gave, checked and rendered."""
-        self._made = (*self._made, result)
+        self._made = (result, *self._made)
 
     def made_here(self, result: object) -> bool:
         """True if this very object is the outcome of a body of this execution."""
@@ -218,21 +224,11 @@ class Execution(ToolRunContext):
         return False
 
     @property
-    def has_contexts(self) -> bool:
-        """True if contexts are deferred that nobody has taken."""
-        return bool(self._contexts)
-
-    @property
     def target(self) -> Target:
         """Whose listeners hear of this call."""
         if self._target is None:
             self._target = Target(self._agent)
         return self._target
-
-    @property
-    def caller_aborted(self) -> bool:
-        """True if the caller no longer wants a result."""
-        return self._caller_signal.aborted if self._own is None else self._own.signal.aborted
 
     @property
     def gone(self) -> bool:
@@ -246,30 +242,21 @@ class Execution(ToolRunContext):
         """Follows the caller's signal; what `signal` is while no wrapper has replaced it."""
         return self._own_controller().signal
 
-    @property
-    def replaced_signal(self) -> AbortSignal | None:
-        """What a wrapper put in the place of the own signal, if one did."""
-        return self._signal
-
-    @property
-    def concluded(self) -> bool:
-        """True if `conclude_turn` was called."""
-        return self._concluded
-
     def enter_signal(self, signal: AbortSignal) -> None:
         """Make `signal` the one the body sees."""
         _EXECUTION_SIGNALS.add(signal)
         self._signal = signal
-
-    def reset_signal(self) -> None:
-        """Show the caller's signal again."""
-        self._signal = None
 
     def take_contexts(self) -> tuple[Message, ...]:
         """The contexts deferred so far; they are handed out once."""
         taken = tuple(self._contexts)
         self._contexts.clear()
         return taken
+
+    def take_alone(self) -> bool:
+        """Whether a frame that begins now may run in the task in which it is awaited."""
+        alone, self.alone = self.alone, False
+        return alone
 
     def abandon(self) -> None:
         """Give the execution up, and all that were called with its signal."""

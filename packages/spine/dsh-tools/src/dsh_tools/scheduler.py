@@ -110,8 +110,8 @@ class ToolScheduler:
         execution, result = self._begin(call)
         decision = self._put_to_gate(execution) if result is None else None
         if decision is None:
-            return Stage(partial(Given, _prepared(execution, result)), immediate=True)
-        return Stage(partial(self._pass_gate, execution, decision), decision)
+            return Stage(execution, partial(Given, _prepared(execution, result)), immediate=True)
+        return Stage(execution, partial(self._pass_gate, execution, decision), decision)
 
     def dispatching(self, record: ToolRunContext) -> Stage[ToolExecutionResult]:
         """Begin `dispatch`."""
@@ -119,9 +119,9 @@ class ToolScheduler:
         answer = self._put_to_wrappers(execution)
         rest = partial(self._run, execution, answer)
         if answer is not None:
-            return Stage(rest, answer)
+            return Stage(execution, rest, answer)
         found = execution.found = self._views.visible(execution.agent).get(execution.name)
-        return Stage(rest, immediate=found is None or found._immediate)
+        return Stage(execution, rest, immediate=found is None or found._immediate)
 
     def finalizing(
         self, record: ToolRunContext, result: ToolExecutionResult
@@ -130,8 +130,9 @@ class ToolScheduler:
         execution = _own(record)
         result, judgement = self._put_to_judges(execution, result)
         if judgement is None:
-            return Stage(partial(self.finish, execution, result), immediate=True)
-        return Stage(partial(self._judge_and_finish, execution, result, judgement), judgement)
+            return Stage(execution, partial(self.finish, execution, result), immediate=True)
+        rest = partial(self._judge_and_finish, execution, result, judgement)
+        return Stage(execution, rest, judgement)
 
     def abandon(self, record: ToolRunContext) -> None:
         """Give up one execution and all that were called with its signal.
@@ -166,13 +167,12 @@ class ToolScheduler:
 
     def _put_to_gate(self, execution: Execution) -> Awaitable[PreToolDecision] | None:
         """The decision about a call; `None` if nobody takes part in it."""
-        if self._ctx.has_listeners(ToolsPreExecute, execution.agent):
-            decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
-            # Who answered at once may have registered a guard.
-            execution.guarded = self._views.current(execution.agent).guarded
-        else:
-            decision = _ALLOWED
-        return decision if execution.guarded or decision is not _ALLOWED else None
+        if not self._ctx.has_listeners(ToolsPreExecute, execution._agent):
+            return _ALLOWED if execution.guarded else None
+        decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
+        # Who answered at once may have registered a guard.
+        guarded = self._views.current(execution._agent).guarded
+        return decision if guarded or decision is not _ALLOWED else None
 
     async def _gated(
         self, execution: Execution, decision: Awaitable[PreToolDecision]
@@ -199,7 +199,7 @@ class ToolScheduler:
 
     def _put_to_wrappers(self, execution: Execution) -> Awaitable[ToolExecutionResult] | None:
         """What the wrappers make of a call; `None` if there are none, or they leave it alone."""
-        if execution.gone or not self._ctx.has_listeners(ToolsExecute, execution.agent):
+        if not self._ctx.has_listeners(ToolsExecute, execution._agent) or execution.gone:
             return None
         body = partial(BodyCall, self._bodies, execution)
         answer = self._ask(ToolsExecute(exec=execution), body, execution)
@@ -211,7 +211,7 @@ class ToolScheduler:
         try:
             if answer is None:
                 result = await self._bodies.run(execution)
-                return _with_deferred(execution, result) if execution.has_contexts else result
+                return _with_deferred(execution, result) if execution._contexts else result
             given = await _framed("tool-wrapper", execution, lambda: answer, answer)
             return self._normalised(execution, given)
         except FrameCancelledError:
@@ -220,7 +220,7 @@ class ToolScheduler:
         except Exception as error:  # noqa: BLE001  # a broken wrapper fails this call only
             return _final(execution, failure_of(error))
         finally:
-            execution.reset_signal()
+            execution._signal = None  # judges see the caller's again
 
     def _normalised(self, execution: Execution, result: object) -> ToolExecutionResult:
         if not isinstance(result, ToolSuccess | ToolFailure):
@@ -244,21 +244,21 @@ class ToolScheduler:
         self, execution: Execution, result: ToolExecutionResult
     ) -> tuple[ToolExecutionResult, Awaitable[PostToolDecision] | None]:
         """The result with the content that was prepared for it, and what is decided about it."""
-        if execution.final or execution.gone:
-            return result, None
         definition = execution.definition
-        if definition is not None and definition.project_content is not None:
+        hook = None if definition is None else definition.project_content
+        if hook is not None and not execution.final and not execution.gone:
             try:
-                result = projected(definition.project_content, execution, result)
+                result = projected(hook, execution, result)
             except Exception as error:  # noqa: BLE001  # a broken projection fails this call only
                 return failure_of(error), None
-        judgement: Awaitable[PostToolDecision] = _ACCEPTED
-        if self._ctx.has_listeners(ToolsPostExecute, execution.agent):
-            event = ToolsPostExecute(exec=execution, result=result)
-            judgement = self._ask(event, _accept, execution)
-        if judgement is _ACCEPTED and not execution.has_contexts:
+        contexts = execution._contexts
+        if not contexts and not self._ctx.has_listeners(ToolsPostExecute, execution._agent):
             return result, None
-        return result, judgement
+        if execution.final or execution.gone:
+            return result, None
+        event = ToolsPostExecute(exec=execution, result=result)
+        judgement = self._ask(event, _accept, execution)
+        return result, None if judgement is _ACCEPTED and not contexts else judgement
 
     async def _judged(
         self,
@@ -291,7 +291,7 @@ class ToolScheduler:
             return result
         final = _settled(execution, _after_abort(execution, result))
         execution.close()
-        if self._ctx.has_listeners(ToolsResult, execution.agent):
+        if self._ctx.has_listeners(ToolsResult, execution._agent):
             self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
         return final
 
@@ -345,7 +345,8 @@ def _refusal(execution: Execution, problem: str | None) -> ToolExecutionResult |
         return _final(execution, aborted(started=False))
     if problem is not None:
         return _final(execution, failure(problem))
-    return _final(execution, aborted(started=False)) if execution.caller_aborted else None
+    aborted_before = execution._caller_signal.aborted
+    return _final(execution, aborted(started=False)) if aborted_before else None
 
 
 def _with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
@@ -356,7 +357,7 @@ def _with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExe
 
 def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
     """A success that nobody wants any more is an abort, with its contexts; failures stay."""
-    if isinstance(result, ToolSuccess) and execution.caller_aborted:
+    if execution._caller_signal.aborted and isinstance(result, ToolSuccess):
         answer = aborted(started=execution.body_started)
         return msgspec.structs.replace(answer, additional_contexts=result.additional_contexts)
     return result
@@ -382,6 +383,7 @@ async def _framed(
 ) -> T:
     """Run foreign code in a frame; `asked` is the answer that it awaits."""
     try:
-        return await Frame[T](kind, execution.name, execution.call_id).run(code)
+        alone = execution.take_alone()
+        return await Frame[T](kind, execution._name, execution._call_id, alone=alone).run(code)
     finally:
         close_unused(asked)  # a frame that was cancelled before it began has not awaited it
