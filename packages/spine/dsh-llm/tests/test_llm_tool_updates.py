@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsh_brand import freeze_object
+from dsh_brand import JsonValue, freeze_object
 from dsh_cordis import Context
 from dsh_llm import (
     GenerateOptions,
@@ -245,3 +245,39 @@ def test_L174_what_is_told_agrees_with_what_is_declared(
     assert offered == present
     again, declared_again = project_tool_updates(seen, declared, mode, known)
     assert (list(again), list(declared_again or ())) == (list(seen), list(declared or ()))
+
+
+@pytest.mark.parametrize(
+    ("attachment", "expected"),
+    [
+        pytest.param(
+            {"name": "plan.pdf", "size": 1200, "readPath": "/work/plan.pdf"},
+            "[file 'plan.pdf', 1200 bytes: its content is not in this message; "
+            "read it at '/work/plan.pdf']",
+            id="readable",
+        ),
+        pytest.param(
+            {"sha256": "ab" * 32},
+            "[file sha256:abababab: its content is not in this message, "
+            "and there is no path to read it at]",
+            id="nothing known",
+        ),
+    ],
+)
+async def test_L166_a_file_reaches_no_adapter(
+    ctx: Context, attachment: dict[str, JsonValue], expected: str
+) -> None:
+    adapter = FakeAdapter()
+    await ctx.plugin(LlmService)
+    llm = ctx.get(LlmService)
+    assert llm is not None
+    llm.register_adapter(["r"], adapter)
+    block = OpaqueBlock(extra=freeze_object({"type": "file", "attachment": attachment}))
+    message = create_user_message([TextBlock("see"), block])
+    options = GenerateOptions(provider="r", model="m", messages=[message])
+    with anyio.fail_after(5):
+        async for _ in llm.stream(options):
+            pass
+    [sent] = adapter.requests[0].messages
+    assert sent.content == (TextBlock("see"), TextBlock(expected))
+    assert message.content[1] is block
