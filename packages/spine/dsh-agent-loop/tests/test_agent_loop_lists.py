@@ -1,6 +1,8 @@
 """More event lists of the contract, compared whole: aborted, rewritten and broken turns."""
 
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
+from typing import Self
 
 import anyio
 import pytest
@@ -12,7 +14,7 @@ from dsh_brand import JsonValue
 from dsh_cordis import Next
 from dsh_llm import AbortSignal, LlmResolvedModelInfo, create_user_message
 from dsh_session import ReplaceOp, UserMessageEvent
-from dsh_tools import Stage, ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
 
 STREAM = ["~llm/stream", "~start", "~chunk 0", "~chunk 1", "~chunk 2", "~chunk 3"]
 
@@ -177,6 +179,21 @@ async def test_T22_history_rewritten_in_pre_step() -> None:
         ]
 
 
+class LateStage:
+    """A stage that waits, in the place of one of the pipeline's own."""
+
+    immediate = False
+
+    def __init__(self, run: Callable[[], Awaitable[object]]) -> None:
+        self._run = run
+
+    def __await__(self) -> Generator[object, None, object]:
+        return (yield from self._run().__await__())
+
+    def alone(self) -> Self:
+        return self
+
+
 async def test_T23_a_scheduler_failure_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     replies = call(("c1", "t", ""), ("c2", "t", ""), ("c3", "t", ""))
     async with loop_stack(replies, config={"max_parallel_tool_calls": 2}) as stack:
@@ -210,7 +227,7 @@ async def test_T23_a_scheduler_failure_compared_whole(monkeypatch: pytest.Monkey
             stack.recorder.note("E")
             raise RuntimeError("the scheduler broke")
 
-        monkeypatch.setattr(scheduler, "dispatching", lambda run: Stage(partial(broken, run)))
+        monkeypatch.setattr(scheduler, "dispatching", lambda run: LateStage(partial(broken, run)))
         lines = await stack.run("M")
         assert lines[lines.index("tool/call c1") :] == [
             "tool/call c1",

@@ -2,11 +2,9 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 import anyio
 import anyio.lowlevel
-import pytest
 import structlog.testing
 
 from dsh_agent import AbandonedWork, AgentAbandoned, AgentSelfWaitError
@@ -14,7 +12,7 @@ from dsh_agent_loop.testing import LoopStack, ManualClock, call, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_llm import create_user_message
 from dsh_session import ToolResultEvent
-from dsh_tools import Stage, ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
+from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
 
 Body = Callable[[ToolRunContext], Awaitable[str]]
 
@@ -196,45 +194,6 @@ async def test_T17_a_concluding_tool() -> None:
             "step/end 1.1",
             "~turn-stopping",
             "turn/end 1 completed",
-            "~status idle",
-        ]
-
-
-async def test_T23_a_failure_of_the_scheduling_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    replies = call(("c1", "t", ""), ("c2", "t", ""), ("c3", "t", ""))
-    async with loop_stack(replies, config={"max_parallel_tool_calls": 2}) as stack:
-        release = anyio.Event()
-        second = anyio.Event()
-
-        async def body(run: ToolRunContext) -> str:
-            second.set()
-            await release.wait()
-            return "ok"
-
-        add_tool(stack, "t", body, parallel=True)
-        scheduler = stack.ctx.tools.scheduler
-        dispatch = scheduler.dispatching
-
-        async def broken(run: ToolRunContext) -> object:
-            if run.call_id == "c1":
-                await second.wait()
-                release.set()
-                raise RuntimeError("the scheduler broke")
-            return await dispatch(run)
-
-        monkeypatch.setattr(scheduler, "dispatching", lambda run: Stage(partial(broken, run)))
-        lines = await stack.run("M")
-        assert results(stack) == [
-            ("c1", "TOOL_OUTCOME_UNKNOWN"),
-            ("c2", None),
-            ("c3", "TOOL_NOT_STARTED"),
-        ]
-        assert lines[-6:] == [
-            "tool/call c3",
-            "tool/result c3 TOOL_NOT_STARTED",
-            "step/end 1.1",
-            "~agent/error 1.1",
-            "turn/end 1 error",
             "~status idle",
         ]
 

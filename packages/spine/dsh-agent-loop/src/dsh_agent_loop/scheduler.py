@@ -211,7 +211,7 @@ class _Batch:
 
     def _run_work(self, call: _Call, stage: Stage[T]) -> Work[T]:
         agent = self._agent
-        work = Work(stage, agent.own_tasks)
+        work = Work(stage.alone(), agent.own_tasks)
         agent.runtime.start_here(work.run, name=f"tool {call.block.name} of {agent.id}")
         return work
 
