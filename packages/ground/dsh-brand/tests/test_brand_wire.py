@@ -1,6 +1,7 @@
 """Open wire types: unknown fields and tags go through, wrong shapes are named."""
 
 import pytest
+from typing_extensions import override
 
 from dsh_brand import (
     HarnessError,
@@ -22,6 +23,7 @@ from dsh_brand import (
     utf16_key,
     utf16_len,
 )
+from dsh_brand.wire import UnreadArray
 
 
 class Part(Wire, frozen=True, tag_field="type"):
@@ -150,3 +152,41 @@ def test_L162_T112_units_are_utf16() -> None:
 def test_L189_halves_are_paired() -> None:
     assert pair_surrogates("a\ud83d\ude00\ud83d") == "a😀\ud83d"
     assert scrub_surrogates("a\ud83d\ude00\ud83d") == "a😀\ufffd"
+
+
+class Numbers(UnreadArray[int]):
+    """Reads numbers, and counts how often."""
+
+    def __init__(self, text: bytes) -> None:
+        super().__init__(text)
+        self.reads = 0
+
+    @override
+    def _read(self, text: bytes) -> tuple[int, ...]:
+        self.reads += 1
+        return tuple(int(part) for part in text[1:-1].split(b","))
+
+
+def test_S174_an_unread_array_is_written_as_it_was_and_read_once() -> None:
+    text = b"[1, 2 ,3]"
+    numbers = Numbers(text)
+    assert encode({"n": numbers}) == b'{"n":[1, 2 ,3]}'
+    assert encode(numbers) == text
+    assert numbers.reads == 0
+    assert (len(numbers), numbers[0], numbers[1:], list(numbers)) == (3, 1, (2, 3), [1, 2, 3])
+    assert numbers.reads == 1
+    assert to_json(numbers) == [1, 2, 3]
+    assert repr(numbers) == "(1, 2, 3)"
+
+
+def test_an_unread_array_equals_a_tuple_of_its_items() -> None:
+    assert Numbers(b"[1,2]") == Numbers(b"[1, 2]") == (1, 2)
+    assert Numbers(b"[1,2]") == (1, 2)
+    assert Numbers(b"[1,2]") != Numbers(b"[1,3]")
+    assert Numbers(b"[1,2]") != [1, 2]
+    assert hash(Numbers(b"[1,2]")) == hash((1, 2))
+
+
+def test_what_is_no_json_is_not_written() -> None:
+    with pytest.raises(NotImplementedError, match="is no JSON"):
+        encode({"a": object()})

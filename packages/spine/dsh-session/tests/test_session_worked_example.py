@@ -15,7 +15,7 @@ from dsh_session import (
     header_to_json,
     interrupted_turn_closers,
 )
-from dsh_session.codec import _decode_fast  # noqa: PLC2701  # that no row leaves the fast path is what is tested
+from dsh_session._rows import decode_row  # noqa: PLC2701  # that no row leaves the fast path is what is tested
 from dsh_session.testing import WORKED_EXAMPLE
 
 LINES = WORKED_EXAMPLE.splitlines()
@@ -41,7 +41,7 @@ def test_S138_header_is_written_in_order() -> None:
 
 @pytest.mark.parametrize("line", [line for line in LINES[1:] if b"plugin:acme" not in line])
 def test_S169_rows_of_registered_types_are_read_by_the_typed_decoder(line: bytes) -> None:
-    assert _decode_fast(line) is not None
+    assert decode_row(line) is not None
 
 
 def test_S147_the_log_folds_and_derives_as_told() -> None:

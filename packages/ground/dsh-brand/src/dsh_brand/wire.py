@@ -7,7 +7,8 @@ something unknown, half a surrogate pair or an odd number take the exact path in
 """
 
 import types
-from collections.abc import Hashable, Mapping
+from abc import abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
 from functools import cache
 from typing import (
     TYPE_CHECKING,
@@ -20,21 +21,31 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
+    overload,
 )
 
 import msgspec
+from typing_extensions import override
 
 from dsh_brand import _jsontext
 from dsh_brand.frozen import FrozenDict
-from dsh_brand.json import MAX_SAFE_INT, JsonValue, decode_json, freeze_json, freeze_object
+from dsh_brand.json import (
+    MAX_SAFE_INT,
+    JsonValue,
+    NotJsonError,
+    decode_json,
+    freeze_json,
+    freeze_object,
+)
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 S = TypeVar("S", bound=msgspec.Struct)
 
 _EXTRA: Final = "$extra$"
-_EXTRA_KEY: Final = (
-    b'"$extra$":'  # looking for its "$" first is a memchr, far cheaper than the whole key
-)
+_EXTRA_KEY: Final = b'"$extra$":'
+_DOLLAR: Final = ord("$")
+"""In the key: to look for one number is much cheaper than to look for bytes."""
 
 if TYPE_CHECKING:  # msgspec reads the run-time classes below, a type checker these aliases
     Json: TypeAlias = JsonValue
@@ -108,6 +119,70 @@ class OpenUnion:
         return self._members.get(tag, self.opaque) if isinstance(tag, str) else self.opaque
 
 
+class UnreadArray(Sequence[T_co]):
+    """A frozen JSON array that stays the text it was read from until somebody looks into it.
+
+    For long parts of a log that few readers need. It equals a tuple of its items, and is written
+    back as it was.
+    """
+
+    __slots__ = ("_items", "_text")
+
+    def __init__(self, text: bytes) -> None:
+        """Keep `text`, an array that is sound JSON."""
+        self._text = text
+        self._items: tuple[T_co, ...] | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The array as it was read."""
+        return self._text
+
+    @property
+    def items(self) -> tuple[T_co, ...]:
+        """What is in it; read once."""
+        if self._items is None:
+            self._items = self._read(self._text)
+        return self._items
+
+    def to_json(self) -> JsonValue:
+        """What is in it as builtins: as it was read, where JSON can hold that."""
+        try:
+            return freeze_json(decode_json(self._text), loading=True)
+        except NotJsonError:  # a number that no double holds
+            return [to_json(item) for item in self.items]
+
+    @abstractmethod
+    def _read(self, text: bytes) -> tuple[T_co, ...]:
+        """Read the items; must not raise."""
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[T_co, ...]: ...
+    @override
+    def __getitem__(self, index: int | slice) -> T_co | tuple[T_co, ...]:
+        return self.items[index]
+
+    @override
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @override
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, UnreadArray):
+            return self._text == other._text or self.items == other.items
+        return self.items == other if isinstance(other, tuple) else NotImplemented
+
+    @override
+    def __hash__(self) -> int:
+        return hash(self.items)
+
+    @override
+    def __repr__(self) -> str:
+        return repr(self.items)
+
+
 _UNIONS: Final[dict[type, OpenUnion]] = {}
 _JSON: Final[object] = Json  # the run-time class; to a type checker `Json` is an alias
 
@@ -122,6 +197,8 @@ def to_json(value: object) -> JsonValue:
         return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, float) and value.is_integer() and abs(value) <= MAX_SAFE_INT:
         return int(value)
+    if isinstance(value, UnreadArray):
+        return value.to_json()
     return cast("JsonValue", value)
 
 
@@ -278,7 +355,13 @@ def _decode_hook(kind: type, value: object) -> object:
     raise NotImplementedError(f"fields of type {kind!r} are not decoded: use Json or JsonObject")
 
 
-_ENCODER: Final = msgspec.json.Encoder()
+def _encode_hook(value: object) -> object:
+    if isinstance(value, UnreadArray):
+        return msgspec.Raw(value.text)
+    raise NotImplementedError(f"a value of type {type(value).__qualname__} is no JSON")
+
+
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode_hook)
 
 
 def encode(value: object) -> bytes:
@@ -291,7 +374,7 @@ def encode(value: object) -> bytes:
         text = _ENCODER.encode(value)
     except (UnicodeEncodeError, RecursionError):
         return _jsontext.write_exact(to_json(value))
-    if (b"$" in text and _EXTRA_KEY in text) or _jsontext.needs_care(text):
+    if (_DOLLAR in text and _EXTRA_KEY in text) or _jsontext.needs_care(text):
         return _jsontext.write_exact(to_json(value))
     return text
 
@@ -307,7 +390,7 @@ def decode(kind: type[T], data: bytes) -> T:
     Raises:
         ValueError: Not JSON, or a wrong shape; the message tells where.
     """
-    if b"$" not in data or _EXTRA_KEY not in data:
+    if _DOLLAR not in data or _EXTRA_KEY not in data:
         try:
             return cast("T", _decoder(cast("Hashable", kind)).decode(data))
         except (msgspec.DecodeError, RecursionError):
@@ -324,6 +407,7 @@ __all__ = [
     "Json",
     "JsonObject",
     "OpenUnion",
+    "UnreadArray",
     "Wire",
     "decode",
     "encode",

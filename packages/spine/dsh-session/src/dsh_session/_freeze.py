@@ -15,12 +15,13 @@ from dsh_brand import (
     NotJsonError,
     freeze_json,
 )
+from dsh_session._stored_stream import StoredStream
 from dsh_session.events import EventData, RawData, SessionEventData
 
 # All by exact type: what a subclass holds, nobody knows.
 _PLAIN: Final = frozenset({str, bool, type(None)})
 _INT: Final = frozenset({int})
-_AS_IT_IS: Final = _PLAIN | {FrozenDict, FrozenList, msgspec.UnsetType}
+_AS_IT_IS: Final = _PLAIN | {FrozenDict, FrozenList, StoredStream, msgspec.UnsetType}
 """Types of fields that are frozen already; `UNSET` stands for a field that is left out."""
 
 _Path: TypeAlias = Union[tuple["_Path", str], None]  # noqa: UP007  # names itself as a string

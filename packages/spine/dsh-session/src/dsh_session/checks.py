@@ -15,6 +15,7 @@ from dsh_llm import (
     ToolCallBlock,
     ToolRemovalBlock,
     ToolSource,
+    UserSource,
 )
 from dsh_session.errors import InvalidEventError, UnsupportedEventError
 from dsh_session.events import (
@@ -45,6 +46,9 @@ D = TypeVar("D", bound=SessionEventData)
 _ORDINARY_BLOCKS: Final = frozenset({TextBlock, ReasoningBlock, ToolCallBlock})
 """Blocks that may stand in any message."""
 
+_CORE_SOURCES: Final = frozenset({UserSource, ModelSource, ToolSource, SystemPromptSource})
+"""Sources whose kind is what the class says; a producer's may be anything."""
+
 
 def check_event(event: SessionEvent) -> None:
     """Check what one event can show by itself.
@@ -71,7 +75,7 @@ def check_event(event: SessionEvent) -> None:
         return
     if data.type != event.type:
         _refuse(event, f"its payload is of type {data.type!r}")
-    check = _CHECKS.get(type(data))
+    check = PAYLOAD_CHECKS.get(type(data))
     if check is not None:
         check(event, data)
 
@@ -141,10 +145,8 @@ def _check_message(event: SessionEvent, message: Message, role: str) -> None:
         _refuse(event, f"a message needs a non-empty id, not {message.id!r}")
     if message.role != role:
         _refuse(event, f"its message must have role {role!r}, not {message.role!r}")
-    kind = message.source.kind
-    if not kind or kind == "plugin":
-        why = "is retired: use a kind of the producer's own" if kind else "is missing"
-        _refuse(event, f"the kind {kind!r} of its message's source {why}")
+    if type(message.source) not in _CORE_SOURCES:
+        _check_kind(event, message.source.kind)
     if message.is_error is not None and type(message.is_error) is not bool:
         _refuse(event, f"isError must be a boolean, not {message.is_error!r}")
     for block in message.content:
@@ -156,8 +158,14 @@ def _check_message(event: SessionEvent, message: Message, role: str) -> None:
             _refuse(event, f"a {block.type!r} block stands in developer messages only")
 
 
+def _check_kind(event: SessionEvent, kind: str) -> None:
+    if not kind or kind == "plugin":
+        why = "is retired: use a kind of the producer's own" if kind else "is missing"
+        _refuse(event, f"the kind {kind!r} of its message's source {why}")
+
+
 def _check_settlement(event: SessionEvent, turn: object, step: object) -> None:
-    if not is_natural(turn) or not is_natural(step):
+    if not (is_natural(turn) and is_natural(step)):
         _refuse(event, f"turn and step must be non-negative integers, not {turn!r} and {step!r}")
 
 
@@ -272,14 +280,14 @@ def _refuse(event: SessionEvent, reason: str) -> NoReturn:
     raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
 
 
-_Check = Callable[[SessionEvent, SessionEventData], None]
+PayloadCheck = Callable[[SessionEvent, SessionEventData], None]
 
 
-def _for(cls: type[D], check: Callable[[SessionEvent, D], None]) -> tuple[type, _Check]:
-    return cls, cast("_Check", check)  # the table is asked by the payload's own class
+def _for(cls: type[D], check: Callable[[SessionEvent, D], None]) -> tuple[type, PayloadCheck]:
+    return cls, cast("PayloadCheck", check)  # the table is asked by the payload's own class
 
 
-_CHECKS: Final[dict[type, _Check]] = dict(
+PAYLOAD_CHECKS: Final[dict[type, PayloadCheck]] = dict(
     (
         _for(SystemMessageEvent, _system),
         _for(DeveloperMessageEvent, _developer),
@@ -290,3 +298,4 @@ _CHECKS: Final[dict[type, _Check]] = dict(
         _for(RequestHeaderEvent, _request_header),
     )
 )
+"""What is checked of a payload beyond the types of its fields; most need no look."""

@@ -1,17 +1,14 @@
 """Events as JSON and as stored rows.
 
-Reading goes through one typed decoder over a union of rows, one for each registered payload class;
-what it refuses (unknown types and fields, half characters, odd numbers) takes the exact path.
+A stored row is read by `_rows` where that can tell, else on the exact path, which stands here.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, Union, cast
+from typing import Final, cast
 
 import msgspec
 
 from dsh_brand import (
-    FrozenDict,
-    Json,
     JsonObject,
     JsonValue,
     NotJsonError,
@@ -23,6 +20,7 @@ from dsh_brand import (
     to_json,
 )
 from dsh_llm import Message
+from dsh_session._rows import decode_row
 from dsh_session._tolerant import typed_payload
 from dsh_session.checks import check_event, check_stored_event
 from dsh_session.errors import InvalidEventError
@@ -32,7 +30,6 @@ from dsh_session.events import (
     RawData,
     ReplaceOp,
     SessionEvent,
-    SessionEventData,
     SurfaceOp,
     ToolResultEvent,
     UserMessageEvent,
@@ -42,8 +39,6 @@ from dsh_session.seqs import decode_seq_ranges, encode_seq_ranges
 from dsh_session.vocabulary import (
     is_known_event_type,
     registered_class,
-    registered_classes,
-    registration_generation,
 )
 
 _KEYS: Final = frozenset(
@@ -147,15 +142,7 @@ def decode_event(data: bytes) -> SessionEvent:
         InvalidEventError: Not JSON, not an event, or a rule for single events is broken.
         UnsupportedEventError: It needs a message projection that this build does not have.
     """
-    event = _decode_fast(data)
-    if event is None:
-        try:
-            value = decode_json(data)
-        except ValueError as error:
-            raise InvalidEventError(f"not JSON: {error}", cause=error) from None
-        return event_from_json(value, loading=True)
-    check_event(event)
-    return event
+    return decode_row(data) or _decode_exactly(data)
 
 
 def decode_stored_event(data: bytes) -> SessionEvent:
@@ -165,9 +152,19 @@ def decode_stored_event(data: bytes) -> SessionEvent:
         InvalidEventError: As `decode_event`.
         UnsupportedEventError: This build may not read past the event.
     """
-    event = decode_event(data)
-    check_stored_event(event)
+    event = decode_row(data)
+    if event is None:
+        event = _decode_exactly(data)
+        check_stored_event(event)
     return event
+
+
+def _decode_exactly(data: bytes) -> SessionEvent:
+    try:
+        value = decode_json(data)
+    except ValueError as error:
+        raise InvalidEventError(f"not JSON: {error}", cause=error) from None
+    return event_from_json(value, loading=True)
 
 
 def event_from_json(value: object, *, loading: bool = False) -> SessionEvent:
@@ -267,91 +264,3 @@ def data_from_json(event_type: str, value: object, *, loading: bool = False) -> 
         if event_type in SURFACE_EVENT_TYPES:
             raise
         return RawData(frozen)
-
-
-_Cited = tuple[int | tuple[int, ...], ...]
-
-
-def _typed_row(name: str, cls: type[SessionEventData]) -> type[msgspec.Struct]:
-    data: object = Message if cls is UserMessageEvent else cls
-    unset = msgspec.UnsetType
-    fields: list[tuple[str, Any, Any] | tuple[str, Any]] = [  # annotation forms, as msgspec has it
-        ("seq", int),
-        ("time", int),
-        ("data", data),
-        ("source_event_seqs", _Cited | unset, msgspec.UNSET),
-        ("surface_op", Literal["append"] | ReplaceOp | unset, msgspec.UNSET),
-        ("ignorable", bool | unset, msgspec.UNSET),
-    ]
-    return msgspec.defstruct(
-        f"Row_{cls.__name__}",
-        fields,
-        tag_field="type",
-        tag=name,
-        rename="camel",
-        forbid_unknown_fields=True,
-    )
-
-
-class _Decoders:
-    """The typed decoder, rebuilt when a payload class was registered."""
-
-    def __init__(self) -> None:
-        self.generation = -1
-        self.names: dict[type, str] = {}
-        """The event type of each row class."""
-        # The rows, and so the decoder's type, are made at run time.
-        self.decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
-
-    def current(self) -> msgspec.json.Decoder[Any]:  # as above
-        """The decoder for the classes registered now."""
-        if self.generation != registration_generation():
-            classes = registered_classes()
-            self.names = {_typed_row(name, cls): name for name, cls in classes.items()}
-            kind: Any = Union.__getitem__(tuple(self.names))  # a union of classes made just now
-            self.decoder = msgspec.json.Decoder(kind, dec_hook=_freeze_hook)
-            self.generation = registration_generation()
-        return self.decoder
-
-
-_decoders = _Decoders()
-
-
-def _freeze_hook(kind: object, value: object) -> object:
-    if kind is Json:
-        return freeze_json(value, loading=True)
-    if kind is FrozenDict:
-        return freeze_object(cast("Mapping[str, object]", value), loading=True)
-    raise NotImplementedError(f"payload fields of type {kind!r} are not decoded: use Json")
-
-
-def _decode_fast(data: bytes) -> SessionEvent | None:
-    """The event, or `None` if only the exact path can tell."""
-    if b"$" in data and b'"$extra$":' in data:  # one byte is sought much faster than several
-        return None
-    try:
-        row = _decoders.current().decode(data)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    name, payload = _decoders.names[type(row)], row.data
-    if type(payload) is Message:
-        payload = UserMessageEvent(message=payload)
-    op, cited = row.surface_op, row.source_event_seqs
-    if op is cited is row.ignorable is msgspec.UNSET:
-        return SessionEvent(type=name, seq=row.seq, time=row.time, data=payload)
-    if row.ignorable is False:
-        return None
-    if cited is not msgspec.UNSET:
-        try:
-            cited = decode_seq_ranges(cited, row.seq)
-        except ValueError:
-            return None
-    return SessionEvent(
-        type=name,
-        seq=row.seq,
-        time=row.time,
-        data=payload,
-        source_event_seqs=None if cited is msgspec.UNSET else cited,
-        surface_op=None if op is msgspec.UNSET else op,
-        ignorable=row.ignorable is True,
-    )

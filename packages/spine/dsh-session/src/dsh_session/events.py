@@ -4,7 +4,8 @@ A payload's class is the event's type: ``session.append(TurnStart(turn=1))``, an
 ``match event.data: case TurnStart(turn=n)``. Upstream: packages/session/session/src/types.ts.
 """
 
-from typing import ClassVar, Final, Literal, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,8 +17,17 @@ from dsh_session.reasons import EndReason
 P = TypeVar("P", bound="SessionEventData")
 
 
-class SessionEventData(Wire, frozen=True, kw_only=True):
-    """Base of the payloads. A subclass names its event in `type` and is registered once."""
+if TYPE_CHECKING:  # the decoder makes a tuple; of a stored attempt it is one that is read late
+    StreamRecords: TypeAlias = Sequence[StreamRecord]
+else:
+    StreamRecords = tuple[StreamRecord, ...]
+
+
+class SessionEventData(Wire, frozen=True, kw_only=True, gc=False):
+    """Base of the payloads. A subclass names its event in `type` and is registered once.
+
+    Payloads are JSON, which has no cycles: the collector of garbage passes them by.
+    """
 
     type: ClassVar[str]
     surface: ClassVar[bool] = False
@@ -26,7 +36,7 @@ class SessionEventData(Wire, frozen=True, kw_only=True):
     """The event changes messages before it; see `SessionMessageProjection`."""
 
 
-class RawData(msgspec.Struct, frozen=True):
+class RawData(msgspec.Struct, frozen=True, gc=False):
     """The payload of an event whose type nobody registered, or that its class cannot hold."""
 
     projects: ClassVar[bool] = False
@@ -44,6 +54,7 @@ class ReplaceOp(
     tag_field="op",
     tag="replace",
     forbid_unknown_fields=True,
+    gc=False,
 ):
     """The event takes the place of the surface nodes from one to the other, both included."""
 
@@ -54,7 +65,7 @@ class ReplaceOp(
 SurfaceOp: TypeAlias = Literal["append"] | ReplaceOp
 
 
-class SessionEvent(msgspec.Struct, frozen=True, kw_only=True):
+class SessionEvent(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One event of a log, deeply immutable."""
 
     type: str
@@ -158,7 +169,7 @@ class AssistantMessageEvent(SessionEventData, frozen=True, kw_only=True):
     """Number of the step within the turn, from 1."""
     message: Message
     """What entered the history."""
-    stream: tuple[StreamRecord, ...]
+    stream: StreamRecords
     """Everything the model streamed, with its times."""
     usage: TokenUsage | None = None
     """Tokens of the attempt; outranks usage inside the stream."""
@@ -174,7 +185,7 @@ class AssistantAttempt(SessionEventData, frozen=True, kw_only=True):
     """Number of the turn, from 1."""
     step: int
     """Number of the step within the turn, from 1."""
-    stream: tuple[StreamRecord, ...]
+    stream: StreamRecords
     """Everything the model streamed, with its times."""
 
 

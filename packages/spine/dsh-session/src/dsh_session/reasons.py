@@ -8,7 +8,7 @@ from dsh_llm import LlmFailure
 R = TypeVar("R", bound="TurnEndReason")
 
 
-class CancelCause(Wire, frozen=True, kw_only=True, tag_field="kind"):
+class CancelCause(Wire, frozen=True, kw_only=True, tag_field="kind", gc=False):
     """Base of the causes of a cancellation."""
 
 
@@ -48,7 +48,7 @@ else:
     AnyCancelCause = UserCancel | ParentCancel | HookCancel | DisposedCancel | LegacyCancel
 
 
-class TurnEndReason(Wire, frozen=True, kw_only=True, tag_field="kind"):
+class TurnEndReason(Wire, frozen=True, kw_only=True, tag_field="kind", gc=False):
     """Base of the reasons why a turn ended."""
 
 

@@ -1,5 +1,6 @@
 """Which event types this build knows, and the classes registered for them."""
 
+from collections.abc import Callable
 from typing import Final, TypeVar
 
 from dsh_session import events as _events
@@ -39,7 +40,7 @@ MESSAGE_PROJECTION_EVENT_TYPES: Final = frozenset({"image/offload"})
 """Types of the shared vocabulary that change messages already in history."""
 
 _classes: dict[str, type[SessionEventData]] = {}
-_generation = 0
+_watchers: list[Callable[[], None]] = []
 
 
 def register_session_event(cls: type[P]) -> type[P]:
@@ -49,7 +50,6 @@ def register_session_event(cls: type[P]) -> type[P]:
         TypeError: No event type; a new surface type: their set is closed; or a type that projects
             and must not, or the other way round.
     """
-    global _generation  # the one counter that tells cached decoders to be rebuilt
     name = getattr(cls, "type", None)
     if not isinstance(name, str) or not name:
         raise TypeError(f"{cls.__qualname__} names no event: give it `type: ClassVar[str]`")
@@ -60,7 +60,8 @@ def register_session_event(cls: type[P]) -> type[P]:
     if name in MESSAGE_PROJECTION_EVENT_TYPES and not cls.projects:
         raise TypeError(f"{cls.__qualname__}: {name!r} changes messages: give it `projects = True`")
     _classes[name] = cls
-    _generation += 1
+    for told in _watchers:
+        told()
     return cls
 
 
@@ -74,9 +75,9 @@ def registered_classes() -> dict[str, type[SessionEventData]]:
     return dict(_classes)
 
 
-def registration_generation() -> int:
-    """Grows with each registration."""
-    return _generation
+def watch_registrations(told: Callable[[], None]) -> None:
+    """Call `told` after each registration, for as long as the process lives."""
+    _watchers.append(told)
 
 
 def is_projecting_type(event_type: str) -> bool:
