@@ -1,6 +1,7 @@
 """Requests, prompts, prices and retry policies."""
 
 import gc
+from typing import Any
 
 import pytest
 
@@ -190,3 +191,21 @@ def test_L80_bad_policies_are_refused_by_path(config: dict[str, JsonValue], path
         resolve_retry_policy(config)
     assert caught.value.path == path
     assert path in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        pytest.param({"messages": "hi"}, "`messages` of a request holds str", id="text"),
+        pytest.param({"messages": [{"role": "user", "content": "hi"}]}, "holds dict", id="mapping"),
+        pytest.param({"messages": create_user_message("hi")}, "holds Message", id="one message"),
+        pytest.param({"stop": "END"}, "`stop` of a request holds str", id="one stop"),
+        pytest.param({"tools": [{"name": "ls"}]}, "`tools` of a request holds dict", id="tools"),
+    ],
+)
+def test_a_slip_in_a_hand_written_request_is_told_at_once(
+    fields: dict[str, Any],  # what no checker would let pass
+    problem: str,
+) -> None:
+    with pytest.raises(TypeError, match=problem):
+        GenerateOptions(**{"provider": "p", "model": "m", "messages": [], **fields})

@@ -72,6 +72,7 @@ async def test_L46_all_routes_or_none(ctx: Context) -> None:
     adapter = FakeAdapter()
     llm.register_adapter(["a", "b"], adapter)
     assert code_of(lambda: llm.register_adapter([], adapter)) == "INVALID_ADAPTER"
+    assert code_of(lambda: llm.register_adapter("mine", adapter)) == "INVALID_ADAPTER"
     assert code_of(lambda: llm.register_adapter(["c", ""], adapter)) == "INVALID_ADAPTER"
     assert code_of(lambda: llm.register_adapter(["c", "c"], adapter)) == "DUPLICATE_ADAPTER"
     assert code_of(lambda: llm.register_adapter(["c", "a"], adapter)) == "DUPLICATE_ADAPTER"

@@ -299,6 +299,7 @@ async def test_L64_an_error_of_the_adapter_is_one_finish(
 async def test_L64_an_unknown_route_is_a_finish_too(ctx: Context) -> None:
     llm = await mounted(ctx, FakeAdapter())
     assert finish_of(await drain(llm.stream(options(provider="x")))).code == "NO_ADAPTER"
+    assert finish_of(await drain(llm.stream(options(model="")))).code == "UNKNOWN_MODEL"
 
 
 async def test_L64_the_finish_is_aborted_if_the_signal_is_or_the_code_says_so(ctx: Context) -> None:

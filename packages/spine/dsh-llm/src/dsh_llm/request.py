@@ -1,7 +1,7 @@
 """What a call to a model asks for. Upstream: packages/llm/llm/src/types.ts."""
 
-from collections.abc import Sequence
-from typing import Final, Literal, Protocol, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -9,8 +9,10 @@ from dsh_brand import FrozenDict, JsonObject, Wire, freeze_object
 from dsh_llm._identity import IdentityMemory
 from dsh_llm.growing import LoggedMessages
 from dsh_llm.ids import MessageId, ReasoningEffortId
-from dsh_llm.messages import RequestMessage
+from dsh_llm.messages import Message, RequestMessage, RequestUserInput
 from dsh_llm.signal import AbortSignal
+
+T = TypeVar("T")
 
 Purpose: TypeAlias = Literal["compaction", "session-title"]
 """Why a call besides the agent's own is made."""
@@ -98,11 +100,44 @@ class GenerateOptions(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
 
     def __post_init__(self) -> None:
         if type(self.messages) not in (tuple, LoggedMessages):
-            msgspec.structs.force_setattr(self, "messages", tuple(self.messages))
+            msgspec.structs.force_setattr(self, "messages", _all_of(_MESSAGES, self.messages))
         if self.tools is not None and type(self.tools) is not tuple:
-            msgspec.structs.force_setattr(self, "tools", tuple(self.tools))
+            msgspec.structs.force_setattr(self, "tools", _all_of(_TOOLS, self.tools))
         if self.stop is not None and type(self.stop) is not tuple:
-            msgspec.structs.force_setattr(self, "stop", tuple(self.stop))
+            msgspec.structs.force_setattr(self, "stop", _all_of(_STOPS, self.stop))
+
+
+class _Parts(NamedTuple):
+    """What a list in a request is made of."""
+
+    field: str
+    kinds: tuple[type, ...]
+    advice: str
+
+
+_MESSAGES: Final = _Parts(
+    "messages",
+    (Message, RequestUserInput),
+    "make messages with create_user_message() and its siblings, or freeze_message(mapping)",
+)
+_TOOLS: Final = _Parts("tools", (ToolSchema,), "make each a ToolSchema")
+_STOPS: Final = _Parts("stop", (str,), "give a list of strings")
+
+
+def _all_of(parts: _Parts, values: Iterable[T]) -> tuple[T, ...]:
+    """A copy of what somebody wrote by hand, so that a slip is told where it was made.
+
+    Raises:
+        TypeError: A single value instead of a list, or a list of something else.
+    """
+    # A string would be taken for a list of its characters.
+    single = isinstance(values, str | msgspec.Struct)
+    copied = () if single else tuple(values)
+    kinds: Iterable[type] = {type(values)} if single else {*map(type, copied)}
+    for kind in kinds:
+        if single or not issubclass(kind, parts.kinds):
+            raise TypeError(f"`{parts.field}` of a request holds {kind.__name__}: {parts.advice}")
+    return copied
 
 
 class _CallFields(Protocol):

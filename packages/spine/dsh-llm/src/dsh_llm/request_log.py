@@ -20,6 +20,8 @@ class RequestLog:
     anew, once. Who rewrites the history begins another log.
     """
 
+    __slots__ = ("_derived", "_ids", "_messages", "_repairs", "_sent")
+
     def __init__(self, messages: Iterable[RequestMessage] = ()) -> None:
         self._messages = list(messages)
         self._derived = 0

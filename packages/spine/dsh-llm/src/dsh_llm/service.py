@@ -161,9 +161,10 @@ class LlmService(Service):
             LlmError: No route, an empty one, or provider info that does not fit
                 (`INVALID_ADAPTER`); a route that is listed twice or taken (`DUPLICATE_ADAPTER`).
         """
-        if not providers:
+        if not providers or isinstance(providers, str):
             raise LlmError(
-                "register_adapter needs at least one route, and got none", codes.INVALID_ADAPTER
+                f"register_adapter needs a list with at least one route, and got {providers!r}",
+                codes.INVALID_ADAPTER,
             )
 
         def routes_of(owner: Owner, names: Sequence[str]) -> Mapping[str, _Route]:
@@ -417,6 +418,12 @@ def _generation_of(adapter: LlmAdapter) -> Callable[[], LlmAdapter]:
 async def _model_of(
     adapter: LlmAdapter, provider: str, model: str, signal: AbortSignal | None
 ) -> LlmResolvedModelInfo:
+    if not model:
+        raise LlmError(
+            f"no model is named for the route {provider!r}: give the id of one, such as one that "
+            f"list_models({provider!r}) tells",
+            codes.UNKNOWN_MODEL,
+        )
     info = await adapter.resolve_model(provider, model, signal)
     return checked_model(provider, model, info)
 
