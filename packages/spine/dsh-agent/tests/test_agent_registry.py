@@ -19,9 +19,8 @@ from dsh_agent import (
     InitiatorError,
     ResumeRequest,
     current_initiator,
+    initiated_by,
     require_initiator,
-    with_initiator,
-    without_initiator,
 )
 from dsh_cordis import Context
 from dsh_session import Session, SessionId
@@ -201,18 +200,104 @@ async def test_A53_one_factory_at_a_time_and_none_without_its_owner() -> None:
 
 async def test_A56_A57_the_initiator_scope_nests_and_restores() -> None:
     async with Context() as ctx:
+        agents = await registry(ctx)
         one, two = puppet(ctx, "1"), puppet(ctx, "2")
 
         async def later() -> list[Agent | None]:
             before = current_initiator()
             await anyio.lowlevel.checkpoint()
-            return [before, current_initiator(), without_initiator(current_initiator)]
+            return [before, current_initiator(), agents.without_initiator(current_initiator)]
 
-        waiting = with_initiator(one, later)
+        waiting = agents.with_initiator(one, later)
         assert current_initiator() is None
         assert await waiting == [one, one, None]
-        nested = with_initiator(one, lambda: with_initiator(two, require_initiator))
+        nested = agents.with_initiator(one, lambda: agents.with_initiator(two, require_initiator))
         assert nested is two
         with pytest.raises(InitiatorError) as caught:
             require_initiator()
         assert caught.value.code == "NO_INITIATOR"
+
+
+async def test_A58_unloading_waits_for_what_runs_and_refuses_what_comes() -> None:
+    async with Context() as ctx, anyio.create_task_group() as tasks:
+        agents = await registry(ctx)
+        agent = puppet(ctx, "1")
+        release, unloaded = anyio.Event(), anyio.Event()
+
+        async def unload() -> None:
+            await ctx.unplug(AgentRegistry)
+            unloaded.set()
+
+        async def refused() -> None:
+            for begin in (agents.with_initiator, lambda _, fn: agents.without_initiator(fn)):
+                with pytest.raises(InitiatorError) as caught:
+                    begin(agent, current_initiator)
+                assert caught.value.code == "INITIATOR_DISPOSED"
+
+        async def never() -> None:
+            raise AssertionError("a boundary opened behind the unload")
+
+        late = agents.with_initiator(agent, never)
+        tasks.start_soon(agents.with_initiator, agent, release.wait)
+        await anyio.wait_all_tasks_blocked()
+        tasks.start_soon(unload)
+        await anyio.wait_all_tasks_blocked()
+        assert not unloaded.is_set()
+        await refused()
+        release.set()
+        with anyio.fail_after(5):
+            await unloaded.wait()
+        await refused()
+        with pytest.raises(InitiatorError):
+            await late
+
+
+async def test_A58_what_triggers_the_unload_is_not_waited_for() -> None:
+    async with Context() as ctx:
+        agents = await registry(ctx)
+
+        async def unload() -> None:
+            await ctx.unplug(AgentRegistry)
+
+        async def outer() -> None:
+            await agents.with_initiator(puppet(ctx, "inner"), unload)
+
+        with anyio.fail_after(5):
+            await agents.with_initiator(puppet(ctx, "outer"), outer)
+        assert ctx.get(AgentRegistry) is None
+
+
+async def test_A58_who_disposes_the_whole_tree_is_not_waited_for() -> None:
+    ctx = Context()
+    async with ctx:
+        agents = await registry(ctx)
+        with anyio.fail_after(5):
+            await agents.with_initiator(puppet(ctx, "1"), ctx.fiber.dispose)
+
+
+async def test_A58_a_lineage_skips_what_has_ended() -> None:
+    """Each agent wakes the next from a task that its own boundary started."""
+    async with Context() as ctx, anyio.create_task_group() as tasks:
+        agents = await registry(ctx)
+        lengths: list[int] = []
+        done = anyio.Event()
+
+        async def wake(left: int) -> None:
+            await anyio.lowlevel.checkpoint()  # the boundary that started this is over by now
+            lengths.append(lineage())
+            if left:
+                agents.with_initiator(puppet(ctx, "1"), lambda: tasks.start_soon(wake, left - 1))
+            else:
+                done.set()
+
+        def lineage() -> int:
+            with initiated_by(None) as boundary:
+                count, outer = 0, boundary.outer
+                while outer is not None:
+                    count, outer = count + 1, outer.outer
+                return count
+
+        tasks.start_soon(wake, 5)
+        with anyio.fail_after(5):
+            await done.wait()
+        assert lengths == [0] * 6

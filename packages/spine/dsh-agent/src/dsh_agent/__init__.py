@@ -38,8 +38,6 @@ from .initiator import (
     current_initiator,
     initiated_by,
     require_initiator,
-    with_initiator,
-    without_initiator,
 )
 from .model import LoggedModel, install_model_selection, switch_notice
 from .projections import (
@@ -150,6 +148,4 @@ __all__ = [
     "switch_notice",
     "turn_boundary_unit",
     "unwritten_input",
-    "with_initiator",
-    "without_initiator",
 ]

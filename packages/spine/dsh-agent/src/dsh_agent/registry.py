@@ -1,7 +1,7 @@
 """The registry of live agents, `ctx.agents`. Upstream: packages/agent/agent/src/registry.ts."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import anyio
 import msgspec
@@ -13,7 +13,10 @@ from dsh_session import SessionEvent, SessionId, SessionMeta
 from .errors import AgentRegistryError
 from .events import AgentCreated, AgentDisposed, AgentSessionStart
 from .handle import Agent, AgentHandle
+from .initiator import Boundaries
 from .types import AgentOptions, CreationSource
+
+T = TypeVar("T")
 
 
 class Prepared(Protocol):
@@ -87,6 +90,8 @@ class AgentRegistry(Service):
         super().__init__(ctx)
         self._entries: dict[str, _Entry] = {}
         self._factories: list[AgentFactory] = []
+        self._boundaries = Boundaries(ctx)
+        ctx.effect(lambda: self._boundaries.close, label="initiators")
 
     # ---- reading ---------------------------------------------------------------------------
 
@@ -114,6 +119,33 @@ class AgentRegistry(Service):
         while parent is not None and parent is not ancestor:
             parent = self.parent_of(parent)
         return parent is not None
+
+    # ---- attribution -----------------------------------------------------------------------
+
+    def with_initiator(self, agent: Agent, fn: Callable[[], T]) -> T:
+        """Call `fn` as started by `agent`; a coroutine it returns runs wholly inside, too.
+
+        Unloading the registry waits for what runs so.
+
+        Args:
+            agent: The exact agent; it need not be live.
+            fn: What to call; `current_initiator()` tells it the agent.
+
+        Raises:
+            InitiatorError: The registry is being unloaded.
+        """
+        return self._boundaries.run_as(agent, fn)
+
+    def without_initiator(self, fn: Callable[[], T]) -> T:
+        """Call `fn` as started by nobody; as `with_initiator` otherwise.
+
+        Args:
+            fn: What to call, such as work that outlives the agent's activity.
+
+        Raises:
+            InitiatorError: The registry is being unloaded.
+        """
+        return self._boundaries.run_as(None, fn)
 
     # ---- making ----------------------------------------------------------------------------
 
