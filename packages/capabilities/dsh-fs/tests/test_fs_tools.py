@@ -9,7 +9,7 @@ import pytest
 
 import dsh_fs
 from dsh_agent import Agent
-from dsh_cordis import Next
+from dsh_cordis import ConfigError, Next
 from dsh_fs import FsObserved, FsVersion, FsWriteIntent, WriteExpectation, texts
 from dsh_system_prompt import render_prompt
 from dsh_tools import ToolExecutionResult, ToolSuccess
@@ -228,14 +228,23 @@ async def test_C5_relative_paths_start_at_the_sessions_folder(tmp_path: Path) ->
         assert "1: root" in text_of(await b.tools.run("read", file_path="f"))
 
 
-@pytest.mark.parametrize("path", ["out", "out/secret", "../o/secret", "dangling"])
-async def test_C58_escapes_are_error_results_of_every_tool(tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["out", "out/secret", "file", "dangling", "../o/secret", "{o}/secret", "alias/out"]
+)
+@pytest.mark.parametrize("through_a_link", [False, True])
+async def test_C58_case_36_escapes_are_error_results_of_every_tool(
+    tmp_path: Path, path: str, through_a_link: bool
+) -> None:
     root, outside = tmp_path / "w", tmp_path / "o"
     put(outside / "secret", "secret")
-    root.mkdir()
+    put(root / "in", "inside")
     (root / "out").symlink_to(outside)
+    (root / "file").symlink_to(outside / "secret")
     (root / "dangling").symlink_to(outside / "new")
-    async with bench(root, confine=True) as b:
+    (root / "alias").symlink_to(".")
+    (tmp_path / "door").symlink_to(root)
+    path = path.format(o=outside)
+    async with bench(tmp_path / "door" if through_a_link else root, confine=True) as b:
         for result in (
             await b.run("read", file_path=path),
             await b.run("write", file_path=path, content="x"),
@@ -245,8 +254,10 @@ async def test_C58_escapes_are_error_results_of_every_tool(tmp_path: Path, path:
         ):
             assert code_of(result) == "FS_SANDBOX_DENIED"
             assert "outside the workspace" in text_of(result)
-        assert text_of(await b.run("glob", pattern="**")) == "No files found"
+        # What leads out is not even found, and what stays inside works.
+        assert text_of(await b.run("glob", pattern="**")) == "in"
         assert text_of(await b.run("grep", pattern="secret")) == "No matches found"
+        assert "1: inside" in text_of(await b.run("read", file_path="alias/in"))
     assert got(outside / "secret") == "secret"
     assert not (outside / "new").exists()
 
@@ -339,6 +350,29 @@ async def test_T109_C107_sections_stand_in_their_places_as_long_as_the_plugin(
         assert tools.tools.names() == []
 
 
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"root": "{here}/none"}, "none' is no directory; name an existing one"),
+        ({"root": "{here}/file"}, "file' is no directory; name an existing one"),
+        ({"root": 3}, "root"),
+        ({"roots": "."}, "roots"),
+        ({"confine": "perhaps"}, "confine"),
+        ({"require_read": None}, "require_read"),
+    ],
+)
+async def test_C109_wrong_configuration_is_refused(
+    tmp_path: Path, config: dict[str, object], told: str
+) -> None:
+    put(tmp_path / "file", "")
+    given = {k: v.format(here=tmp_path) if isinstance(v, str) else v for k, v in config.items()}
+    async with tool_bench() as tools:
+        with pytest.raises(ConfigError) as caught:
+            await tools.ctx.plugin(dsh_fs, given)
+        assert told in str(caught.value)
+        assert tools.tools.names() == []
+
+
 def test_C119_texts_for_the_model_change_on_purpose_only() -> None:
     everything = "\n".join(
         f"{name}={text}" for name, text in sorted(vars(texts).items()) if name.isupper()
@@ -346,4 +380,4 @@ def test_C119_texts_for_the_model_change_on_purpose_only() -> None:
     assert hashlib.sha256(everything.encode()).hexdigest() == TEXTS_DIGEST
 
 
-TEXTS_DIGEST = "dd12efc8236fd71cb479c48f1ed4262738ff67091831a13a29f38cd9dbdd49ff"
+TEXTS_DIGEST = "59dbe05c06369a416cfb9481e2e6e4a50c7be1d06af7df993b360a17e1b5237c"

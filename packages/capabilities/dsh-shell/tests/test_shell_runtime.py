@@ -210,7 +210,7 @@ async def test_C42_a_left_over_member_lives_until_the_runtime_goes() -> None:
         pytest.param("(while :; do echo -n .; sleep 1; done) & echo started", id="keeps writing"),
     ],
 )
-async def test_field_35_C42_C123_a_child_that_holds_the_output_is_not_waited_for(
+async def test_C42_C123_case_35_a_child_that_holds_the_output_is_not_waited_for(
     command: str,
 ) -> None:
     began = time.monotonic()

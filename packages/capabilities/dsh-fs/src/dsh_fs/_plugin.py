@@ -2,7 +2,7 @@
 
 from dsh_cordis import Context
 
-from . import policy, search_tool, tools
+from . import image_tool, policy, search_tool, tools
 from .config import Config
 from .service import FsService
 
@@ -11,9 +11,11 @@ async def apply(ctx: Context, config: Config) -> None:
     """Mount the file service, the observation policy and the tools.
 
     The tools wait for the registry and the prompt service; without those, `ctx.fs` works alone.
+    `read_image` waits for attachments and models too.
     """
     await ctx.plugin(FsService, config)
     if config.require_read:
         await ctx.plugin(policy.observation_policy)
     await ctx.plugin(tools.file_tools)
+    await ctx.plugin(image_tool.image_tool)
     await ctx.plugin(search_tool.search_tools, config)

@@ -69,7 +69,8 @@ def _stage(staging: int, status: os.stat_result | None, data: bytes) -> int:
         while view:
             view = view[os.write(descriptor, view) :]
         if status is not None:
-            os.fchmod(descriptor, stat.S_IMODE(status.st_mode))
+            # As when a file is written in place, a new text is not run with another's rights.
+            os.fchmod(descriptor, stat.S_IMODE(status.st_mode) & 0o777)
         os.fsync(descriptor)
     except BaseException:
         os.close(descriptor)

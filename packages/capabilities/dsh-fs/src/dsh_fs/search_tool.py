@@ -39,6 +39,7 @@ from ._spilling import SavesText, spill_over_cap
 from .config import Config
 from .errors import FsError, SearchError
 from .service import FsService
+from .tools import resolve
 from .types import FsTarget
 
 _PROCESSES: Final = {"/": "--glob=!/proc/[0-9]*", "/proc": "--glob=!/[0-9]*"}
@@ -156,9 +157,8 @@ def grep_tool(ctx: Needs) -> ToolDefinition:
 
 async def _places(ctx: Needs, run: ToolRunContext, path: str) -> tuple[str, FsTarget]:
     """Real path of the working directory, and where to search."""
-    cwd = None if run.agent is None else run.agent.session.header.cwd
-    base = await ctx.fs.resolve(".", cwd, signal=run.signal)
-    return base.target_key, await ctx.fs.resolve(path, cwd, signal=run.signal)
+    base = await resolve(ctx.fs, run, ".")
+    return base.target_key, await resolve(ctx.fs, run, path)
 
 
 async def _check_kind(

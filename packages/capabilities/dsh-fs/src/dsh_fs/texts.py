@@ -10,6 +10,10 @@ READ_FILE_PATH: Final = "Path of the file, absolute or relative to the working d
 READ_OFFSET: Final = "Number of the first line to read, from 1. Default: 1."
 READ_LIMIT: Final = "How many lines to read. Default and maximum: 2000."
 
+READ_IMAGE: Final = (
+    "Look at an image file (PNG, JPEG, GIF or WebP, at most 10 MiB). The image itself is returned."
+)
+
 WRITE: Final = (
     "Write a whole text file, replacing what is there. Missing directories are made. An existing "
     "file must have been read before."

@@ -109,7 +109,7 @@ def read_tool(ctx: Needs) -> ToolDefinition:
         limit: Annotated[Number, texts.READ_LIMIT] = MAX_LINES,
     ) -> ReadValue:
         first, most = _positive("offset", offset), _positive("limit", limit)
-        target = await resolve(ctx, run, file_path)
+        target = await resolve(ctx.fs, run, file_path)
         try:
             window = await ctx.fs.read_lines(
                 target,
@@ -142,7 +142,7 @@ def write_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
         justification: Annotated[str | None, texts.JUSTIFICATION] = None,
     ) -> ChangeValue:
         policy = await _policy(ctx, run, sandbox_permissions, justification)
-        target = await resolve(ctx, run, file_path)
+        target = await resolve(ctx.fs, run, file_path)
 
         async def unconditional() -> WriteExpectation | None:
             return None
@@ -175,7 +175,7 @@ def edit_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
         if old_string == new_string:
             raise ValueError("old_string and new_string are the same; nothing would change")
         policy = await _policy(ctx, run, sandbox_permissions, justification)
-        target = await resolve(ctx, run, file_path)
+        target = await resolve(ctx.fs, run, file_path)
 
         async def unconditional() -> EditExpectation | None:
             return None
@@ -192,10 +192,10 @@ def edit_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
 # ---- shared ---------------------------------------------------------------------------------
 
 
-async def resolve(ctx: Needs, run: ToolRunContext, path: str) -> FsTarget:
+async def resolve(fs: FsService, run: ToolRunContext, path: str) -> FsTarget:
     """The file a model means: relative paths start at its session's working directory."""
     cwd = None if run.agent is None else run.agent.session.header.cwd
-    return await ctx.fs.resolve(path, cwd, signal=run.signal)
+    return await fs.resolve(path, cwd, signal=run.signal)
 
 
 async def _policy(
