@@ -31,6 +31,7 @@ from dsh_session.vocabulary import (
 )
 
 _DOLLAR: Final = ord("$")
+_BRACKET: Final = ord("[")
 
 _Seq = Annotated[int, msgspec.Meta(ge=0, le=MAX_SAFE_INT)]
 _Time = Annotated[int, msgspec.Meta(ge=-MAX_SAFE_INT, le=MAX_SAFE_INT)]
@@ -117,14 +118,14 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False)
 
 def _attempt(data: _Attempt) -> AssistantAttempt | None:
     text = bytes(data.stream)
-    if not text.startswith(b"["):
+    if text[0] != _BRACKET:
         return None
     return AssistantAttempt(turn=data.turn, step=data.step, stream=StoredStream(text))
 
 
 def _answer(data: _Answer) -> AssistantMessageEvent | None:
     text = bytes(data.stream)
-    if not text.startswith(b"["):
+    if text[0] != _BRACKET:
         return None
     return AssistantMessageEvent(
         turn=data.turn,

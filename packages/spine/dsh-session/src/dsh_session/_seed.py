@@ -50,7 +50,8 @@ def check_id(session_id: SessionId, header: SessionHeader) -> None:
 def last_cut(events: Sequence[SessionEvent]) -> int | None:
     """Seq of the last tagged marker: the length of the fork prefix."""
     for event in reversed(events):
-        if isinstance(event.data, EndSeed) and event.data.inherited is True:
+        # The name first: few events of a log have it.
+        if event.type == EndSeed.type and is_marker(event, tagged=True):
             return event.seq
     return None
 

@@ -59,9 +59,9 @@ def check_event(event: SessionEvent) -> None:
     """
     if type(event.seq) is not int or not 0 <= event.seq <= MAX_SAFE_INT:
         _refuse(event, f"seq must be a non-negative integer, not {event.seq!r}")
-    if type(event.time) is not int or abs(event.time) > MAX_SAFE_INT:
+    if type(event.time) is not int or not -MAX_SAFE_INT <= event.time <= MAX_SAFE_INT:
         _refuse(event, f"time must be an integer of milliseconds, not {event.time!r}")
-    if type(event.ignorable) is not bool:
+    if event.ignorable is not False and type(event.ignorable) is not bool:
         _refuse(event, f"ignorable is true or left out, not {event.ignorable!r}")
     if event.opaque is not None:
         _check_opaque(event)
@@ -165,8 +165,9 @@ def _check_kind(event: SessionEvent, kind: str) -> None:
 
 
 def _check_settlement(event: SessionEvent, turn: object, step: object) -> None:
-    if not (is_natural(turn) and is_natural(step)):
-        _refuse(event, f"turn and step must be non-negative integers, not {turn!r} and {step!r}")
+    if type(turn) is int is type(step) and 0 <= turn <= MAX_SAFE_INT and 0 <= step <= MAX_SAFE_INT:
+        return
+    _refuse(event, f"turn and step must be non-negative integers, not {turn!r} and {step!r}")
 
 
 def _check_flag(event: SessionEvent, name: str, value: object) -> None:

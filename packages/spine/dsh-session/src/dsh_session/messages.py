@@ -5,7 +5,6 @@ from dsh_session.events import (
     SURFACE_EVENT_DATA,
     EventData,
     SessionEvent,
-    SurfaceEventData,
     ToolResultEvent,
     UserMessageEvent,
     is_surface_event,
@@ -19,21 +18,14 @@ def derive_event_message(event: SessionEvent, projected: Message | None = None) 
         event: Any event; one that is not on the surface gives none.
         projected: What a message projection made of the event's message.
     """
-    data = event.data
-    if not is_surface_event(event) or not isinstance(data, SURFACE_EVENT_DATA):
-        return None
-    return message_of(data, projected)
+    return message_of(event.data, projected) if is_surface_event(event) else None
 
 
 def message_of(data: EventData, projected: Message | None = None) -> Message | None:
     """The message that a payload of the surface gives; none for any other payload."""
-    if isinstance(data, SURFACE_EVENT_DATA):
-        message = data.message if projected is None else projected
-        return message if message.content else _unless_empty(data, message)
-    return None
-
-
-def _unless_empty(data: SurfaceEventData, message: Message) -> Message | None:
-    if message.content or isinstance(data, UserMessageEvent | ToolResultEvent):
-        return message
-    return None
+    if not isinstance(data, SURFACE_EVENT_DATA):
+        return None
+    message = data.message if projected is None else projected
+    if not message.content and not isinstance(data, UserMessageEvent | ToolResultEvent):
+        return None
+    return message

@@ -113,7 +113,8 @@ class Session:
                 reason = f"stands at index {index}; seqs count from 0 without gaps"
                 raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
             check_event(event)
-            admit(event)
+            if event.surface_op is not None or event.data.projects:
+                admit(event)
 
     @classmethod
     def create(
@@ -306,11 +307,11 @@ class Session:
             self._messages, self._derived_nodes = [], 0
             self._derived_generation = self.surface.content_generation
         projected = self.surface.projected_messages()
+        events, add = self._events, self._messages.append
         for seq in nodes[self._derived_nodes :]:
-            data = self._events[seq].data
-            message = message_of(data, projected.get(seq)) if projected else message_of(data)
+            message = message_of(events[seq].data, projected.get(seq) if projected else None)
             if message is not None:
-                self._messages.append(message)
+                add(message)
         self._derived_nodes = len(nodes)
         return list(self._messages)
 
