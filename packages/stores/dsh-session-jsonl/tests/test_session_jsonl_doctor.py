@@ -183,6 +183,26 @@ def test_S119_what_is_no_header_of_ours(
     assert opens(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        pytest.param("{}\n".encode("utf-16"), "UTF-16", id="UTF-16"),
+        pytest.param(b"\xef\xbb\xbf{}\n", "byte order mark", id="BOM"),
+        pytest.param(b"\0\0\0\0\n", "4 zero bytes", id="zeros"),
+        pytest.param(b"Dear diary\n", "not JSON", id="prose"),
+    ],
+)
+def test_the_store_names_a_wrong_text_in_the_words_of_the_doctor(
+    tmp_path: Path, content: bytes, words: str
+) -> None:
+    path = write(tmp_path)
+    path.write_bytes(content)
+    (problem,) = JsonlStore(tmp_path, "none").list().problems
+    assert words in str(problem.error)
+    assert str(path) in str(problem.error)
+    assert words in check_log(path).all_findings[0].message
+
+
 def test_a_bad_log_is_named_and_the_others_are_listed(tmp_path: Path) -> None:
     for session_id in ("good", "sample", "z"):
         write(tmp_path, sample_events(3), session_id=session_id)
@@ -437,6 +457,18 @@ def test_S145_one_id_in_two_projects(tmp_path: Path) -> None:
     found = [item for item in check_store(tmp_path).all_findings if item.code == "stored-twice"]
     assert len(found) == 2
     assert path in [item.path for item in found]
+
+
+def test_what_stands_in_the_place_of_folders_and_locks_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, sample_events(3))
+    (tmp_path / "--no-folder--").touch(mode=0o600)
+    lock = path.parent / "session.lock"
+    lock.unlink()
+    lock.mkdir(mode=0o700)
+    report = check_store(tmp_path)
+    assert sorted(codes(report)) == [("bad-lock", "warning"), ("stray-file", "warning")]
+    assert all(f"{place}\n" in str(report) for place in (lock, tmp_path / "--no-folder--"))
+    assert opens(tmp_path) == 3
 
 
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")

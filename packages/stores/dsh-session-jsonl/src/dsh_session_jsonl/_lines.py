@@ -4,6 +4,7 @@ What a crash can leave behind is cut off silently (a torn tail); what no crash c
 corruption. A later `turn/end` is the proof: it is written after everything before it was stored.
 """
 
+import codecs
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,6 +28,11 @@ from dsh_session_persistence import (
 )
 
 PROOF_OF_COMMIT: Final = "turn/end"
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "UTF-8 with a byte order mark"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
 
 
 class Damage(NamedTuple):
@@ -187,3 +193,19 @@ class LineScan(ABC):
         self, message: str, *, line: int | None = None, cause: BaseException | None = None
     ) -> SessionPersistenceCorruptionError:
         return SessionPersistenceCorruptionError(message, str(self.path), line=line, cause=cause)
+
+
+def text_flaw(text: bytes) -> str | None:
+    """What is wrong with the text of a line before it comes to JSON, if that is what is wrong."""
+    for mark, name in _BYTE_ORDER_MARKS:
+        if text.startswith(mark):
+            return f"the text is {name}; a log is plain UTF-8"
+    if text and not text.strip(b"\0"):
+        return f"{len(text)} zero bytes"
+    if b"\0" in text:
+        return "zero bytes between the others: UTF-16, or damaged; a log is plain UTF-8"
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"no UTF-8: byte {text[error.start]:#04x} at {error.start} of the line"
+    return None if text else "an empty line"

@@ -17,7 +17,7 @@ from dsh_session import (
     decode_stored_event,
     header_from_json,
 )
-from dsh_session_jsonl._lines import Damage, LineScan
+from dsh_session_jsonl._lines import Damage, LineScan, text_flaw
 from dsh_session_persistence import (
     SessionFormatUnsupportedError,
     SessionPersistenceCorruptionError,
@@ -57,7 +57,7 @@ class LogScan(LineScan):
             if not out_of_place:
                 # A whole event in its place that breaks a rule: no crash writes that.
                 raise self._corrupt(error.message, line=line, cause=error) from error
-            self._damage = Damage(line, error.message, error)
+            self._damage = Damage(line, text_flaw(lines[taken]) or error.message, error)
             return taken
         return len(lines)
 
@@ -104,7 +104,10 @@ def header_value(line: bytes) -> dict[str, JsonValue]:
     Raises:
         ValueError: The line holds no such object.
     """
-    value = decode_json(line)
+    try:
+        value = decode_json(line)
+    except ValueError as error:
+        raise ValueError(text_flaw(line) or f"not JSON: {error}") from error
     if not isinstance(value, dict) or value.get("type") != "session":
         raise ValueError('the first line must be an object of type "session"')
     return {key: item for key, item in value.items() if key != "type"}

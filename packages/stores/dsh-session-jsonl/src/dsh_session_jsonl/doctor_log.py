@@ -1,6 +1,5 @@
 """The examination of one log's bytes: as the reader judges them, but to the end and in words."""
 
-import codecs
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from dsh_session import (
     decode_stored_event,
     header_from_json,
 )
-from dsh_session_jsonl._lines import PROOF_OF_COMMIT
+from dsh_session_jsonl._lines import PROOF_OF_COMMIT, text_flaw
 from dsh_session_jsonl._scan import header_value
 from dsh_session_jsonl.doctor_report import Finding, Severity
 from dsh_session_jsonl.layout import Compression
@@ -39,11 +38,6 @@ _HEADLESS: Final = "refused as corrupt; a log without its header cannot be repai
 _NOT_FOR_US: Final = "refused as unsupported, and never written to; nothing is lost"
 _CUT: Final = "readers leave it out, the next write cuts it off"
 _MOST_OF_A_KIND: Final = 20
-_BYTE_ORDER_MARKS: Final = (
-    (codecs.BOM_UTF8, "UTF-8 with a byte order mark"),
-    (codecs.BOM_UTF16_LE, "UTF-16"),
-    (codecs.BOM_UTF16_BE, "UTF-16"),
-)
 
 
 class _Damage(NamedTuple):
@@ -123,7 +117,7 @@ class LogExamination:
             message=message,
             on_open=on_open,
             path=self.path,
-            line=None if line is None else line.number,
+            line=None if line is None or not line.number else line.number,
             offset=None if line is None else line.offset,
             seq=seq,
         )
@@ -192,8 +186,7 @@ class LogExamination:
                 self.note("newer-format", "error", error.message, _NOT_FOR_US, line)
             return
         except (InvalidHeaderError, ValueError) as error:
-            reason = _encoding_of(line.text) or str(error)
-            self.note("no-header", "error", f"no valid header: {reason}", _HEADLESS, line)
+            self.note("no-header", "error", f"no valid header: {error}", _HEADLESS, line)
             return
         self.version = self.header.version
         self._rules = StoredLogRules(self.header)
@@ -235,7 +228,7 @@ class LogExamination:
                 self.note("bad-event", "error", error.message, _REFUSED, line, error.seq)
                 self._stopped = True
             else:
-                reason = _encoding_of(text) or error.message
+                reason = text_flaw(text) or error.message
                 self._damage("damage", reason, line, self._last_seq + 1)
             if error.event_type == PROOF_OF_COMMIT and len(self._damages) > 1:
                 self._proven = True
@@ -327,7 +320,9 @@ class LogExamination:
     def _torn(self, tail: Line) -> None:
         if tail.text is None and tail.length == 0:
             message = f"the last frame is cut off; {tail.number} whole lines of it are readable"
-            on_open = "those that are events count; the next write cuts it off and stores them anew"
+            on_open = _CUT
+            if tail.number:
+                on_open = "those that are events count; the next write stores them anew"
             place = tail._replace(number=0)
         else:
             message = f"the last line is cut off: {tail.length} bytes without a line end"
@@ -342,22 +337,6 @@ class LogExamination:
             rules.finish()
         except InvalidLogError as error:
             self.note("unfit-log", "error", error.message, _REFUSED, seq=error.seq)
-
-
-def _encoding_of(text: bytes) -> str | None:
-    """What is wrong with the encoding of a line, if that is what is wrong."""
-    for mark, name in _BYTE_ORDER_MARKS:
-        if text.startswith(mark):
-            return f"the text is {name}; a log is plain UTF-8"
-    if text and not text.strip(b"\0"):
-        return f"{len(text)} zero bytes"
-    if b"\0" in text:
-        return "zero bytes between the others: UTF-16, or damaged; a log is plain UTF-8"
-    try:
-        text.decode()
-    except UnicodeDecodeError as error:
-        return f"no UTF-8: byte {text[error.start]:#04x} at {error.start} of the line"
-    return None if text else "an empty line"
 
 
 class _RepeatedKeyError(Exception):

@@ -69,7 +69,8 @@ class LogReport(msgspec.Struct, frozen=True, kw_only=True):
     @override
     def __str__(self) -> str:
         name = "session ?" if self.session_id is None else f"session {self.session_id}"
-        facts = f"format {self.version}, {self.event_count} events, {self.size_bytes} bytes"
+        version = "unknown" if self.version is None else self.version
+        facts = f"format {version}, {self.event_count} events, {self.size_bytes} bytes"
         lines = [f"{name}: {_verdict(self.findings)} ({facts})", f"  {self.path}"]
         lines += _indented(self.findings)
         return "\n".join(lines)
@@ -98,8 +99,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         troubled = [log for log in self.logs if log.findings]
         blocks = [str(log) for log in troubled]
-        if self.findings:
-            blocks.insert(0, "\n".join([str(self.path), *_indented(self.findings)]))
+        by_path: dict[Path, list[Finding]] = {}
+        for finding in self.findings:
+            by_path.setdefault(finding.path, []).append(finding)
+        blocks[:0] = ["\n".join([str(path), *_indented(of)]) for path, of in by_path.items()]
         counts = Counter(_verdict(log.findings) for log in self.logs)
         summary = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
         blocks.append(f"{self.path}: {summary or 'no logs'}")

@@ -3,7 +3,7 @@
 import os
 import stat
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +13,7 @@ from dsh_session_jsonl.doctor_history import examine_history
 from dsh_session_jsonl.doctor_log import LogExamination
 from dsh_session_jsonl.doctor_report import Finding, LogReport, Severity
 from dsh_session_jsonl.layout import (
+    LOCK_NAME,
     Compression,
     LogName,
     is_project_segment,
@@ -59,7 +60,7 @@ def examine_folder(folder: Path, *, max_line_bytes: int) -> tuple[list[LogReport
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         return [], [_unreadable(folder, error)]
-    findings = [*_access(folder), *_strays(folder, names)]
+    findings = [*_access(folder), *_strays(folder, names), *_lock(folder)]
     logs = [name for name in map(parse_log_name, names) if name is not None]
     if not logs:
         message = "the folder holds no log"
@@ -89,21 +90,27 @@ def examine_store(root: Path, *, max_line_bytes: int) -> tuple[list[LogReport], 
 
 
 def _session_folders(root: Path, findings: list[Finding]) -> Iterator[Path]:
-    for project in _entries(root, findings):
-        if not is_project_segment(project.name):
-            continue
+    for project in _folders(root, findings, wanted=is_project_segment):
         findings += _access(project)
-        for folder in _entries(project, findings):
-            try:
-                is_folder = stat.S_ISDIR(folder.stat().st_mode)
-            except OSError as error:
-                findings.append(_unreadable(folder, error))
-                continue
-            if is_folder:
+        yield from _folders(project, findings)
+
+
+def _folders(
+    parent: Path, findings: list[Finding], wanted: Callable[[str], bool] = lambda _: True
+) -> Iterator[Path]:
+    """The folders that a store would look into; what else stands in their place is a finding."""
+    for folder in _entries(parent, findings):
+        if not wanted(folder.name):
+            continue
+        try:
+            if stat.S_ISDIR(folder.stat().st_mode):
                 yield folder
-            else:
-                message = "no folder of a session, and no store makes files here"
-                findings.append(_finding("stray-file", "warning", message, "ignored", folder))
+                continue
+        except OSError as error:
+            findings.append(_unreadable(folder, error))
+            continue
+        message = "no folder of a session, and no store makes files here"
+        findings.append(_finding("stray-file", "warning", message, "ignored", folder))
 
 
 def _entries(folder: Path, findings: list[Finding]) -> list[Path]:
@@ -180,6 +187,19 @@ def _strays(folder: Path, names: list[str]) -> Iterator[Finding]:
             yield _finding("stray-file", "warning", message, on_open, folder / name)
 
 
+def _lock(folder: Path) -> Iterator[Finding]:
+    path = folder / LOCK_NAME
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        # Whoever writes makes one; a folder that cannot be looked at is told of by others.
+        return
+    if not stat.S_ISREG(mode):
+        message = "no regular file stands where the lock of the writer should be"
+        on_open = "opens for reading; to write, move it away"
+        yield _finding("bad-lock", "warning", message, on_open, path)
+
+
 def _encodings(logs: list[LogReport]) -> Iterator[Finding]:
     counts = Counter(encoding_of(log.path) for log in logs)
     if len(counts) < 2:
@@ -187,7 +207,7 @@ def _encodings(logs: list[LogReport]) -> Iterator[Finding]:
     usual = counts.most_common(1)[0][0]
     for log in logs:
         if encoding_of(log.path) != usual:
-            message = f"its encoding is {encoding_of(log.path)!r}, most logs here have {usual!r}"
+            message = f"its encoding is {encoding_of(log.path)!r}, other logs here have {usual!r}"
             on_open = f"a store of compression {usual!r} lists it as a problem"
             yield _finding("two-encodings", "error", message, on_open, log.path)
 

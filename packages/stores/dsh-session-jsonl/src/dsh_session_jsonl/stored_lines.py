@@ -18,7 +18,7 @@ MAX_LINE_BYTES: Final = 1 << 28
 MAX_HEADER_BYTES: Final = 1 << 20
 """Longest header line that is read or written."""
 
-_PIECE: Final = 1 << 20
+_PIECE: Final = 1 << 17
 _BINARY: Final = getattr(os, "O_BINARY", 0)
 _NEVER_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 

@@ -102,6 +102,8 @@ def first_text(file: BinaryIO, most: int) -> bytes | None:
         piece = file.read(_COMPRESSED_PIECE)
         if not piece:
             return None
+        if not taken and not piece.startswith(_MAGIC[: len(piece)]):
+            raise _no_frame(0)
         taken += len(piece)
         try:
             text += decoder.decompress(piece)
@@ -201,6 +203,10 @@ class _Decoder:
         return None
 
 
+def _no_frame(start: int) -> BadFrameError:
+    return BadFrameError(f"byte {start} does not begin a zstd frame")
+
+
 def _damaged(start: int, error: Exception) -> BadFrameError:
     return BadFrameError(f"the frame at byte {start} is damaged: {error}")
 
@@ -216,7 +222,7 @@ def _frame_end(data: _FileBytes, start: int) -> int | None:
         if all(_ZEROS.startswith(piece) for piece in data.pieces(start, data.size, _PIECE)):
             # A crash may leave a file longer than what reached the disk, filled with zeros.
             return None
-        raise BadFrameError(f"byte {start} does not begin a zstd frame")
+        raise _no_frame(start)
     if len(head) <= len(_MAGIC):
         return None
     descriptor = head[len(_MAGIC)]
