@@ -1,26 +1,26 @@
 """What one run of a fiber holds: its stack, its claims, what it captured, and where it stands."""
 
-from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextvars import Context, ContextVar
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import Context
 from enum import Enum
 from types import TracebackType
-from typing import Final, Literal, NoReturn
+from typing import ClassVar, Final, Literal, NoReturn
 from weakref import WeakSet
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from dsh_cordis._host import Gate
 from dsh_cordis._kernel import Kernel
 from dsh_cordis._plugin import Definition
 from dsh_cordis.errors import InactiveError, ServiceConflict
-from dsh_cordis.handle import Handle, Owner, Rest, Stack, _within
+from dsh_cordis.handle import Handle, Record, Stack, lifecycle, undoing
 
 Pair = tuple[object, str]
 """A realm and a key; the default realm is None."""
 
-_NOTHING: Final[Mapping[str, object]] = {}
+NOTHING: Final[Mapping[str, object]] = {}
 
 
 class FiberState(Enum):
@@ -34,35 +34,39 @@ class FiberState(Enum):
     DISPOSED = "disposed"
 
 
-class Frame:
-    """Marks code that runs for an activation; tells what its lifecycle code waits for."""
-
-    __slots__ = ("activation", "awaiting", "inherited", "is_task")
-
-    def __init__(self, activation: "Activation", *, is_task: bool = False) -> None:
-        self.activation = activation
-        self.is_task = is_task
-        self.awaiting: Sequence[Node] = ()
-        self.inherited: Sequence[tuple[BaseException, TracebackType | None]] = ()
-
-
-frame_var: ContextVar[Frame | None] = ContextVar("dsh_cordis_frame", default=None)
-
-
-class Node(Handle):
+class Node(Handle, kw_only=True):
     """What an activation knows of its fiber."""
 
     kernel: Kernel
     definition: Definition
-    parent: "Node | None"
+    mount: "Place | None"
+    required: dict[str, object]
     uid: int | None
-    state: FiberState
-    error: Exception | None
-    activation: "Activation"
-    own_name: str | None
-    queued: bool
-    transparent: bool
-    opaque = True
+    state: FiberState = FiberState.PENDING
+    error: Exception | None = None
+    # Made with the fiber, and again for each run.
+    activation: "Activation" = None  # type: ignore[assignment]  # see above
+    queued: bool = False
+    _again: bool = False
+    _recheck: bool = False
+
+    opaque: ClassVar[bool] = True
+    simple: ClassVar[bool] = True
+
+    @property
+    def parent(self) -> "Node | None":
+        """The fiber that it is mounted on."""
+        return None if self.mount is None else self.mount.activation.fiber
+
+    @property
+    def name(self) -> str:
+        """The fiber's own or nearest named ancestor's name."""
+        node: Node | None = self
+        while node is not None:
+            if node.definition.name is not None:
+                return node.definition.name
+            node = node.parent
+        return "root"
 
     def fibers_below(self) -> "Iterator[Node]":
         """The child fibers, those in composites included."""
@@ -74,73 +78,40 @@ class Node(Handle):
             else:
                 stack.extend(handle.children())
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The fiber's own or nearest named ancestor's name."""
-
-    @abstractmethod
-    def place_for(self, activation: "Activation", mount: "Place") -> "Place":
-        """Where the context of a new activation stands."""
-
-    @abstractmethod
     def advance(self) -> None:
         """See `Driven`."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def lose(self) -> None:
-        """A captured claim is being withdrawn: unwind and look for another."""
-
-    @abstractmethod
-    def recheck(self) -> None:
-        """The availability of a captured claim may have changed."""
-
-    @abstractmethod
     def report(self, error: Exception, label: str) -> None:
         """See `Owner.report`."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def fail_in(self, activation: "Activation", error: Exception) -> None:
-        """A background task of an activation raised."""
+    def react(self) -> None:
+        """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """A captured claim is being withdrawn: unwind and look for another."""
+        # An activation that is unwinding already keeps its reason; a failed one stays failed.
+        if not self.activation.closed:
+            self._again = True
+            self.kernel.touch(self)
+
+    def recheck(self) -> None:
+        """The availability of a captured claim may have changed."""
+        self._recheck = True
+        self.kernel.touch(self)
 
 
-class Place:
+class Place(Record, eq=False):
     """Where a context stands: its activation, realms, scope, intercepts, and how it resolves."""
 
-    __slots__ = ("activation", "intercepts", "realms", "resolver", "scope", "service")
-
-    def __init__(
-        self,
-        activation: "Activation",
-        realms: Mapping[str, object] = _NOTHING,
-        scope: object = None,
-        intercepts: tuple[tuple[str, object], ...] = (),
-        resolver: "Place | None" = None,
-        service: str | None = None,
-    ) -> None:
-        self.activation = activation
-        self.realms = realms
-        self.scope = scope
-        self.intercepts = intercepts
-        self.resolver = resolver
-        self.service = service
-
-    def but(
-        self,
-        *,
-        realms: Mapping[str, object] | None = None,
-        scope: object = None,
-        intercepts: tuple[tuple[str, object], ...] | None = None,
-    ) -> "Place":
-        """A derived place of the same activation."""
-        return Place(
-            self.activation,
-            self.realms if realms is None else realms,
-            self.scope if scope is None else scope,
-            self.intercepts if intercepts is None else intercepts,
-            self.resolver,
-            self.service,
-        )
+    activation: "Activation"
+    realms: Mapping[str, object] = NOTHING
+    scope: object = None
+    intercepts: tuple[tuple[str, object], ...] = ()
+    resolver: "Place | None" = None
+    service: str | None = None
 
     def through(self, claim: "Claim") -> "Place":
         """Where a view of a service stands: it owns as this place, resolves as the provider."""
@@ -152,32 +123,55 @@ class Place:
         return (self.realms.get(key), key)
 
 
-class Activation(Owner):
+class Activation(Record, eq=False, weakref=True):
     """One run of a fiber, from the moment something can be registered on it."""
 
-    # Class attributes are the defaults of what many activations never need.
+    fiber: Node
+    kernel: Kernel
+    mount: Place | None
+    variables: Context
+    place: Place = None  # type: ignore[assignment]  # made with it
+    stack: Stack = None  # type: ignore[assignment]  # made with it
     ctx: object = None
-    closed = False
+    claims: dict[Pair, "Claim"] = msgspec.field(default_factory=dict)
+    captured: dict[Pair, "Claim"] = msgspec.field(default_factory=dict)
     phase: Literal["new", "running", "done"] = "new"
+    """Of the body."""
+
+    closed: bool = False
+    busy: bool = False
+    """While a task unwinds it, or what has to be undone next is undone by somebody else."""
+
     error: Exception | None = None
     traceback: TracebackType | None = None
     gate: Gate | None = None
-    unwind_go: "anyio.Event | None" = None  # a text: anyio loads what it names
-    unwinding = False
-    unwound = False
-    joined: Handle | None = None
+    unwind_go: "anyio.Event | None" = None
+    """Has the task of the body unwind."""
 
-    def __init__(self, fiber: Node, mount: Place | None, context: Context) -> None:
-        self.fiber = fiber
-        self.kernel = fiber.kernel
-        self.mount = mount
+    awaiting: list[Node] = msgspec.field(default_factory=list)
+    """What its lifecycle code waits for."""
+
+    inherited: list[tuple[BaseException, TracebackType | None]] = msgspec.field(
+        default_factory=list
+    )
+    """Errors of other fibers that its lifecycle code was given."""
+
+    def __post_init__(self) -> None:
+        """Stand where the fiber is mounted, and mark what runs for this."""
         self.stack = Stack(self.report)
-        self.context = context
-        self.claims: dict[Pair, Claim] = {}
-        self.captured: dict[Pair, Claim] = {}
-        self.frame = Frame(self)
-        self.place = Place(self) if mount is None else fiber.place_for(self, mount)
-        context.run(frame_var.set, self.frame)
+        mount = self.mount
+        if mount is None:
+            self.place = Place(self)
+        else:
+            intercepts = mount.intercepts
+            if self.fiber.required:
+                intercepts += tuple(
+                    (key, config)
+                    for key, config in self.fiber.required.items()
+                    if config is not None
+                )
+            self.place = Place(self, mount.realms, mount.scope, intercepts)
+        self.variables.run(lifecycle.set, self)
 
     def check(self, what: str) -> None:
         """Refuse a registration when this activation has ended."""
@@ -188,17 +182,16 @@ class Activation(Owner):
         """Raise what a registration on an ended activation gets."""
         raise InactiveError(self.fiber.name, what)
 
-    @override
     def report(self, error: Exception, label: str) -> None:
+        """See `Owner`."""
         self.fiber.report(error, label)
 
-    @override
     def fail(self, error: Exception) -> None:
-        self.fiber.fail_in(self, error)
-
-    @override
-    def mark_task(self) -> None:
-        frame_var.set(Frame(self, is_task=True))
+        """See `Owner`."""
+        self.report(error, "background task")
+        if not self.closed and self.error is None:
+            self.error = error
+            self.fiber.react()
 
     def find(self, place: Place, key: str) -> "Claim | None":
         """The claim that a read through `place` gives: own and captured, then the ancestors'."""
@@ -220,7 +213,7 @@ class Activation(Owner):
     def reader(self) -> Node:
         """The fiber whose declarations count here; a scope reads as the plugin that made it."""
         activation = self
-        while activation.fiber.transparent and activation.mount is not None:
+        while activation.fiber.definition.transparent and activation.mount is not None:
             activation = (activation.mount.resolver or activation.mount).activation
         return activation.fiber
 
@@ -235,26 +228,19 @@ class Activation(Owner):
 class Claim(Handle):
     """One live `provide`; dependents unwind before its withdrawal is complete."""
 
-    def __init__(
-        self,
-        place: Place,
-        key: str,
-        value: object,
-        available: Callable[[Place], bool] | None,
-        table: "Claims",
-    ) -> None:
-        self._owner = place.activation
-        self.place = place
-        self.key = key
-        self.pair = place.pair(key)
-        self.value = value
-        self.available = available
-        self.id = next(place.activation.kernel.uids)
-        self.public = False
-        self.live = True
-        self.dependents: dict[Activation, None] = {}
-        self.cached_in: WeakSet[object] | None = None
-        self._table = table
+    place: Place
+    key: str
+    pair: Pair
+    value: object
+    available: Callable[[Place], bool] | None
+    table: "Claims"
+    id: int
+    public: bool
+    live: bool = True
+    dependents: dict[Activation, None] = msgspec.field(default_factory=dict)
+    cached_in: WeakSet[object] | None = None
+
+    simple: ClassVar[bool] = True
 
     @property
     @override
@@ -295,25 +281,20 @@ class Claim(Handle):
 
     def hide(self) -> None:
         """Stop being visible, free the pair, and have every dependent unwind."""
-        if not self.live:
-            return
-        self.live = False
-        self._table.remove(self)
-        for activation in list(self.dependents):
-            activation.fiber.lose()
+        if self.live:
+            self.live = False
+            self.table.live.pop(self.pair, None)
+            for activation in list(self.dependents):
+                activation.fiber.lose()
 
     def dependent_ended(self, activation: Activation) -> None:
         """One dependent has unwound."""
         self.dependents.pop(activation, None)
         if not self.dependents and not self.live:
-            if self._waits:
-                self._waits = False
+            if self._begun and not self.used:
                 self._end()
                 self._finish()
             self.fiber.kernel.touch(self.fiber)
-
-    _waits = False
-    simple = True
 
     @override
     def would_hang(self) -> bool:
@@ -322,13 +303,12 @@ class Claim(Handle):
         )
 
     @override
-    def _begin(self) -> Rest:
+    def _undo(self) -> bool:
         self.hide()
         if self.dependents:
-            self._waits = True
-            return "pending"
+            return False
         self._end()
-        return None
+        return True
 
     def _end(self) -> None:
         claims = self.place.activation.claims
@@ -340,84 +320,18 @@ class Claim(Handle):
                 context.__dict__.pop(self.key, None)
 
 
-def lifecycle_frame() -> Frame | None:
-    """The frame of the running code if a fiber's progress waits for that code."""
-    frame = frame_var.get()
-    if frame is None or frame.is_task:
-        return None
-    activation = frame.activation
-    fiber = activation.fiber
-    if fiber.activation is not activation:
-        return None
-    running = activation.phase == "running" or fiber.state is FiberState.UNLOADING
-    return frame if running else None
-
-
-def caller_behind(start: Node, *, going_down: bool) -> Node | None:
-    """The fiber of the running code, if `start` can only come to rest after that code.
-
-    A fiber that goes down waits for its children and its dependents; one that loads waits for
-    what its body awaits. A body that runs is cancelled by a teardown, so that is no wait.
-    """
-    frame = lifecycle_frame()
-    if frame is not None:
-        fiber = frame.activation.fiber
-        running = frame.activation.phase == "running"
-        if any(
-            node is fiber and not (down and running) for node, down in _waits(start, going_down)
-        ):
-            return fiber
-    for handle in _within.get():
-        owner = handle._owner
-        if isinstance(owner, Activation) and (owner.fiber, True) in _waits(start, going_down):
-            return owner.fiber
-    return None
-
-
-def _waits(start: Node, going_down: bool) -> Iterator[tuple[Node, bool]]:
-    """What a fiber waits for, itself included, and whether by going down."""
-    seen: set[tuple[Node, bool]] = set()
-    todo = [(start, going_down)]
-    while todo:
-        node, down = todo.pop()
-        down = down or node.state is FiberState.UNLOADING
-        if (node, down) in seen:
-            continue
-        seen.add((node, down))
-        yield node, down
-        if down:
-            todo += [(child, True) for child in node.fibers_below()]
-            for claim in node.activation.claims.values():
-                todo += [(activation.fiber, True) for activation in claim.dependents]
-        todo += [(awaited, False) for awaited in node.activation.frame.awaiting]
-
-
 class Claims:
     """All live claims of a root, and which fibers require which pair."""
 
     def __init__(self) -> None:
-        self._live: dict[Pair, Claim] = {}
+        self.live: dict[Pair, Claim] = {}
         self._wanted: dict[Pair, dict[Node, None]] = {}
 
     def add(self, claim: Claim) -> None:
         """Enter a claim, or raise `ServiceConflict`."""
-        holder = self._live.get(claim.pair)
-        if holder is not None:
+        holder = self.live.setdefault(claim.pair, claim)
+        if holder is not claim:
             raise ServiceConflict(claim.key, holder.fiber.name)
-        self._live[claim.pair] = claim
-
-    def remove(self, claim: Claim) -> None:
-        """Free the pair of a claim."""
-        if self._live.get(claim.pair) is claim:
-            del self._live[claim.pair]
-
-    def pairs(self) -> list[Pair]:
-        """All pairs that are claimed."""
-        return list(self._live)
-
-    def get(self, pair: Pair) -> Claim | None:
-        """The live claim of a pair."""
-        return self._live.get(pair)
 
     def want(self, pair: Pair, fiber: Node) -> None:
         """Have a fiber looked at when the pair changes."""
@@ -442,3 +356,57 @@ class Claims:
             if pair[1] == key:
                 for fiber in fibers:
                     fiber.recheck()
+
+
+def lifecycle_code() -> Activation | None:
+    """The activation of the running code, if a fiber's progress waits for that code."""
+    activation = lifecycle.get()
+    if not isinstance(activation, Activation):
+        return None
+    fiber = activation.fiber
+    if fiber.activation is not activation:
+        return None
+    return activation if activation.phase == "running" or _unloads(fiber) else None
+
+
+def _unloads(fiber: Node) -> bool:
+    return fiber.state is FiberState.UNLOADING
+
+
+def caller_behind(start: Node, *, going_down: bool) -> Node | None:
+    """The fiber of the running code, if `start` can only come to rest after that code.
+
+    A fiber that goes down waits for its children and its dependents; one that loads waits for
+    what its body awaits. A body that runs is cancelled by a teardown, so that is no wait.
+    """
+    behind: set[tuple[Node, bool]] | None = None
+    activation = lifecycle_code()
+    if activation is not None:
+        behind = _waits(start, going_down)
+        fiber, running = activation.fiber, activation.phase == "running"
+        if (fiber, False) in behind or ((fiber, True) in behind and not running):
+            return fiber
+    for handle in undoing.get():
+        owner = handle._owner
+        behind = behind or _waits(start, going_down)
+        if isinstance(owner, Activation) and (owner.fiber, True) in behind:
+            return owner.fiber
+    return None
+
+
+def _waits(start: Node, going_down: bool) -> set[tuple[Node, bool]]:
+    """What a fiber waits for, itself included, and whether by going down."""
+    seen: set[tuple[Node, bool]] = set()
+    todo = [(start, going_down)]
+    while todo:
+        node, down = todo.pop()
+        down = down or _unloads(node)
+        if (node, down) in seen:
+            continue
+        seen.add((node, down))
+        if down:
+            todo += [(child, True) for child in node.fibers_below()]
+            for claim in node.activation.claims.values():
+                todo += [(activation.fiber, True) for activation in claim.dependents]
+        todo += [(awaited, False) for awaited in node.activation.awaiting]
+    return seen

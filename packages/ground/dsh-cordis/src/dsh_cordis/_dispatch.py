@@ -1,10 +1,10 @@
 """Listeners and how each mode runs them. Upstream: packages/core/src/events.ts of Cordis."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
 from functools import partial
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, ClassVar, Final, Protocol, cast
 from weakref import ref
 
 import anyio
@@ -12,14 +12,10 @@ from typing_extensions import override
 
 from dsh_cordis._activation import Activation
 from dsh_cordis._effects import Background, is_awaitable
-from dsh_cordis._keys import KeyRecord, chain_of, find_record, moves
+from dsh_cordis._keys import KeyRecord, chain_of, find_record
 from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
-from dsh_cordis.handle import Handle, HandleState, Pause, Rest
-
-if TYPE_CHECKING:
-    # anyio loads its parts when they are named; this one is only an annotation.
-    from anyio.abc import TaskGroup
+from dsh_cordis.handle import Handle, Record
 
 Fn = Callable[..., object]
 
@@ -27,14 +23,11 @@ UNKEYED: Final = object()
 """The key of a `Target` that routes by its predicate alone."""
 
 
-class Route:
+class Route(Record, eq=False):
     """What a dispatch reads of a `Target`, whose predicate takes a class of the layer above."""
 
-    __slots__ = ("admits", "key")
-
-    def __init__(self, key: object, admits: Callable[[Any], bool] | None) -> None:
-        self.key = key
-        self.admits = admits
+    key: object = UNKEYED
+    admits: Callable[[Any], bool] | None = None
 
 
 class TaskCensus(Protocol):
@@ -70,27 +63,25 @@ def _nothing(*_: object) -> None:
 class Listener(Handle):
     """One registration of a listener; it is its own handle."""
 
-    simple = True
-    once = False
-    everywhere = False
-    _spent = False
-    _owner: Activation
+    ctx: object
+    scope: object
+    row: "Row"
+    fn: Fn
+    """What dispatches call; a no-op once this is disposed, so a snapshot skips it."""
 
-    def __init__(self, ctx: object, scope: object, fn: Fn, row: "Row", owner: Activation) -> None:
-        # The label is the event's name, which stands in the row.
-        self._owner = owner
-        self.ctx = ctx
-        self.scope = scope
-        # What a waterfall calls, in whose chain a listener stays once it is admitted.
-        self.wrapped = fn
-        # What other dispatches call; a no-op once this is disposed, so a snapshot skips it.
-        self.fn = fn
-        self._row = row
+    wrapped: Fn
+    """What was registered; a waterfall calls it, in whose chain an admitted listener stays."""
+
+    everywhere: bool = False
+    once: bool = False
+    spent: bool = False
+
+    simple: ClassVar[bool] = True
 
     @property
     @override
     def label(self) -> str:
-        return self._row.event
+        return self.row.event
 
     def only_once(self) -> None:
         """Make it a once-listener; before the first dispatch."""
@@ -99,9 +90,9 @@ class Listener(Handle):
 
     def take(self) -> bool:
         """Use up a once-listener; False when it is used up already."""
-        if self._spent:
+        if self.spent:
             return False
-        self._spent = True
+        self.spent = True
         self()
         return True
 
@@ -111,30 +102,14 @@ class Listener(Handle):
     @property
     def activation(self) -> Activation:
         """The activation that it belongs to."""
-        return self._owner
-
-    def report(self, error: Exception) -> None:
-        """It raised where nobody takes an exception."""
-        self._owner.report(error, f"listener of {self.label!r}")
+        return cast("Activation", self._owner)
 
     @override
-    def unload(self) -> Pause | None:
-        if self._use is not HandleState.LIVE or self._callbacks is not None:
-            return super().unload()
-        # The short way, since most of what a plugin registers are listeners.
-        self._use = HandleState.USED
-        self._home = None
-        self._row.remove(self)
+    def _undo(self) -> bool:
+        self.row.remove(self)
         self.fn = _nothing
         self.ctx = None
-        return None
-
-    @override
-    def _begin(self) -> Rest:
-        self._row.remove(self)
-        self.fn = _nothing
-        self.ctx = None
-        return None
+        return True
 
 
 class Row:
@@ -189,13 +164,13 @@ class Row:
         known = self._reached.get(id(key))
         if known is not None:
             record = known[0]()
-            if record is not None and record.key is key and known[1] == moves.count:
+            if record is not None and record.key is key and known[1] == KeyRecord.moves:
                 return known[2]
         record = find_record(key)
         above = (None, *chain_of(record))
         reached = tuple(each for each in listeners if each.everywhere or each.scope in above)
         if record is not None:
-            self._reached[id(key)] = (self._watch(record), moves.count, reached)
+            self._reached[id(key)] = (self._watch(record), KeyRecord.moves, reached)
         return reached
 
     def _watch(self, record: KeyRecord) -> ref[KeyRecord]:
@@ -241,7 +216,7 @@ def emit(event: Event, listeners: Sequence[Listener]) -> None:
                 for _, coroutine in late or ():
                     coroutine.close()
                 raise
-            listener.report(error)
+            _report(listener, error)
             continue
         if result is not None and isinstance(result, CoroutineType):
             late = late or []
@@ -249,6 +224,11 @@ def emit(event: Event, listeners: Sequence[Listener]) -> None:
     if late is not None:
         for listener, coroutine in late:
             _start_late(event, listener, coroutine)
+
+
+def _report(listener: Listener, error: Exception) -> None:
+    """It raised where nobody takes an exception."""
+    listener._owner.report(error, f"listener of {listener.label!r}")
 
 
 def _start_late(
@@ -260,77 +240,69 @@ def _start_late(
         coroutine.close()
         activation.report(NotEnteredError("an asynchronous listener"), label)
         return
-    task = ListenerTask(activation, label, partial(_wait_for, coroutine))
+    task = ListenerTask(lambda: coroutine, _owner=activation, _label=label)
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()
     if census is not None:
         task.when_used(census.enter("listener", label, cancel=task.cancel))
-    activation.kernel.start_ordered(task.run, copy_context())
+    activation.kernel.start_ordered(task.run)
 
 
-async def _wait_for(coroutine: Coroutine[object, object, object]) -> None:
-    await coroutine
+class _Call:
+    """One listener of a parallel dispatch."""
 
+    __slots__ = ("error", "listener", "pending")
 
-class _Gathering:
-    """The awaited part of a parallel dispatch."""
-
-    def __init__(self, event: Event) -> None:
-        self.event = event
-        self.errors: dict[int, tuple[Listener, Exception]] = {}
-        self.late: list[tuple[int, Listener, Awaitable[object]]] = []
-
-    def call(self, index: int, listener: Listener) -> None:
-        """Start one listener."""
+    def __init__(self, listener: Listener, event: Event) -> None:
+        """Start it."""
+        self.listener = listener
+        self.error: Exception | None = None
+        self.pending: Awaitable[object] | None = None
         try:
-            result = listener.fn(self.event)
+            result = listener.fn(event)
         except Exception as error:  # noqa: BLE001  # collected for the group
-            self.errors[index] = (listener, error)
-            return
-        if is_awaitable(result):
-            self.late.append((index, listener, result))
+            self.error = error
+        else:
+            self.pending = result if is_awaitable(result) else None
 
-    async def run(self) -> None:
-        """Wait for all, none cancelled because another failed."""
+    async def wait(self) -> None:
+        """Wait for it."""
         try:
-            if len(self.late) == 1:
-                await self._wait(0)
-            elif self.late:
-                async with anyio.create_task_group() as tasks:
-                    _ = tasks.start_soon(self._chain, 0, tasks)
-        except BaseException:
-            for listener, error in self.errors.values():
-                listener.report(error)
-            raise
-
-    async def _chain(self, position: int, tasks: "TaskGroup") -> None:
-        # Each starts the next: trio shuffles tasks that are started together.
-        if position + 1 < len(self.late):
-            _ = tasks.start_soon(self._chain, position + 1, tasks)
-        await self._wait(position)
-
-    async def _wait(self, position: int) -> None:
-        index, listener, awaitable = self.late[position]
-        try:
-            await awaitable
+            if self.pending is not None:
+                await self.pending
         except Exception as error:  # noqa: BLE001  # collected for the group
-            self.errors[index] = (listener, error)
+            self.error = error
+
+
+async def _wait_for_all(calls: Sequence[_Call]) -> None:
+    if len(calls) == 1:
+        await calls[0].wait()
+    elif calls:
+        async with anyio.create_task_group() as tasks:
+
+            async def wait(position: int) -> None:
+                # Each starts the next: trio shuffles tasks that are started together.
+                if position + 1 < len(calls):
+                    _ = tasks.start_soon(wait, position + 1)
+                await calls[position].wait()
+
+            _ = tasks.start_soon(wait, 0)
 
 
 async def parallel(event: Event, listeners: Sequence[Listener]) -> None:
     """Run all at once; raise one group of all failures in listener order."""
-    gathering = _Gathering(event)
-    for index, listener in enumerate(listeners):
-        gathering.call(index, listener)
-    await gathering.run()
-    if gathering.errors:
-        failures = [error for _, (_, error) in sorted(gathering.errors.items(), key=_first)]
+    calls = [_Call(listener, event) for listener in listeners]
+    try:
+        await _wait_for_all([call for call in calls if call.pending is not None])
+    except BaseException:
+        for call in calls:
+            if call.error is not None:
+                _report(call.listener, call.error)
+        raise
+    failures = [call.error for call in calls if call.error is not None]
+    if failures:
         raise ExceptionGroup(f"listeners of {event.name!r} failed", failures)
-
-
-def _first(item: tuple[int, object]) -> int:
-    return item[0]
 
 
 def bail(event: Event, listeners: Sequence[Listener]) -> object:

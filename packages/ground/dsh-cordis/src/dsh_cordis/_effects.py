@@ -5,49 +5,45 @@ disposer, a handle, a context manager, a generator, a coroutine), so partials, b
 lambdas need no special care.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from contextlib import aclosing
-from contextvars import copy_context
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    aclosing,
+    closing,
+)
 from functools import partial
 from inspect import isasyncgen, iscoroutine, isgenerator
 from typing import TypeGuard
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from dsh_cordis._host import Gate
-from dsh_cordis.handle import (
-    Handle,
-    HandleState,
-    Owner,
-    Pause,
-    Rest,
-    Stack,
-    _within,
-    move,
-)
+from dsh_cordis.handle import Handle, Owner, Stack, lifecycle, undoing
+
+Late = Coroutine[object, object, object] | AsyncGenerator[object]
+"""A set-up that has to be awaited."""
 
 
 class Disposer(Handle):
     """One disposer: a callable that may return an awaitable."""
 
-    def __init__(self, owner: Owner, label: str, undo: Callable[[], object]) -> None:
-        super().__init__(owner, label)
-        self._undo: Callable[[], object] | None = undo
+    undo: Callable[[], object] | None
 
     @override
-    def _begin(self) -> Rest:
-        undo, self._undo = self._undo, None
-        if undo is None:
-            return None
+    def _undo(self) -> bool:
+        undo, self.undo = self.undo, None
         try:
-            result = undo()
+            result = undo() if undo is not None else None
         except Exception as error:  # noqa: BLE001  # kept; every other disposer still runs
             self._failed(error)
-            return None
-        if is_awaitable(result):
-            return partial(self._await, result)
-        return None
+            return True
+        if not is_awaitable(result):
+            return True
+        self._rest = partial(self._await, result)
+        return False
 
     async def _await(self, result: Awaitable[object]) -> None:
         try:
@@ -56,38 +52,65 @@ class Disposer(Handle):
             self._failed(error)
 
 
-class Effect(Handle):
-    """A set-up and the parts it brought, undone newest first."""
+class Starting(Handle, kw_only=True):
+    """What has a set-up that others may wait for."""
 
-    _gate: Gate | None = None
-    _ready: "anyio.Event | None" = None
-    _setup_error: Exception | None = None
-    _waiting = 0
+    started: anyio.Event | None = None
+    """While an asynchronous set-up goes on."""
 
-    def __init__(self, owner: Owner, label: str) -> None:
-        super().__init__(owner, label)
-        self._parts = Stack(self._part_failed)
-
-    @override
-    def children(self) -> list[Handle]:
-        return list(self._parts.items)
-
-    @override
-    def would_hang(self) -> bool:
-        return super().would_hang() or any(part.would_hang() for part in self._parts.items)
+    setup_error: Exception | None = None
+    waiting: int = 0
 
     @override
     async def ready(self) -> None:
-        if self._ready is not None:
-            self._waiting += 1
+        if self.started is not None:
+            self.waiting += 1
             try:
-                await self._ready.wait()
+                await self.started.wait()
             finally:
-                self._waiting -= 1
-        if self._setup_error is not None:
-            raise self._setup_error
+                self.waiting -= 1
+        if self.setup_error is not None:
+            raise self.setup_error
+
+    def announce(self, error: Exception | None = None) -> None:
+        """The set-up is over: wake who waits for it, or report an error nobody waits for."""
+        self.setup_error = error
+        if error is not None and not self.waiting:
+            self._owner.report(error, self.label)
+        if self.started is not None:
+            self.started.set()
+            self.started = None
+
+
+class Effect(Starting):
+    """A set-up and the parts it brought, undone newest first."""
+
+    parts: Stack | None = None
+    gate: Gate | None = None
+
+    def __post_init__(self) -> None:
+        """Its parts give it their errors."""
+        self.parts = Stack(self._failed)
+
+    @property
+    def stack(self) -> Stack:
+        """The parts."""
+        assert self.parts is not None
+        return self.parts
+
+    @override
+    def children(self) -> list[Handle]:
+        return list(self.stack.items)
+
+    @override
+    def would_hang(self) -> bool:
+        return Handle.would_hang(self) or any(part.would_hang() for part in self.stack.items)
+
+    @override
+    async def ready(self) -> None:
+        await Starting.ready(self)
         # A synchronous set-up may have brought async context managers, which are still entering.
-        for part in list(self._parts.items):
+        for part in self.children():
             await part.ready()
 
     def set_up(self, shape: Callable[[], object]) -> None:
@@ -98,178 +121,109 @@ class Effect(Handle):
         """
         try:
             result = shape()
-            if iscoroutine(result) or isasyncgen(result):
-                self._start(result)  # type: ignore[arg-type]  # the checks know no yield type
+            if is_late(result):
+                self._start(result)
             else:
-                gather(self._parts, self._owner, result, self.label)
+                gather(self.stack, self._owner, result, self.label)
         except BaseException:
             self._roll_back()
             raise
 
-    def _start(self, work: Coroutine[object, object, object] | AsyncGenerator[object]) -> None:
+    def _start(self, work: Late) -> None:
         if self._owner.kernel.host is None:
             close_unstarted(work)
         self._owner.kernel.require_host(self.label)
-        self._gate, self._ready = Gate(), anyio.Event()
-        self._owner.kernel.start(partial(self._set_up_async, work), what=self.label)
+        self.gate, self.started = Gate(), anyio.Event()
+        self._owner.kernel.start(partial(self._set_up_async, work, self.gate))
 
-    async def _set_up_async(
-        self, work: Coroutine[object, object, object] | AsyncGenerator[object]
-    ) -> None:
-        gate = self._gate
-        assert gate is not None
+    async def _set_up_async(self, work: Late, gate: Gate) -> None:
         with gate:
-            try:
-                if gate.cancelled:
-                    close_unstarted(work)
-                else:
-                    await gather_async(self._parts, self._owner, work, self.label)
-            except BaseException as error:  # noqa: BLE001  # `contain` raises what is not ours
-                self._setup_error = gate.contain(error)
-            gate.shut()
-            self._gate = None
-            if self._setup_error is not None or self._use is HandleState.UNDOING:
-                await self._abandon()
-            self._announce()
-
-    async def _abandon(self) -> None:
-        """Unwind what a failed or cancelled set-up had produced."""
-        if self._use is HandleState.LIVE:
-            self._use = HandleState.UNDOING
-        with within(self):
-            await self._parts.unwind_all()
-        self._finish()
-
-    def _announce(self) -> None:
-        """The set-up is over: wake who waits for it, or report an error nobody waits for."""
-        error = self._setup_error
-        if error is not None and not self._waiting:
-            self._owner.report(error, self.label)
-        if self._ready is not None:
-            self._ready.set()
-            self._ready = None
+            error = await gate.run(partial(gather_async, self.stack, self._owner, self.label, work))
+            close_unstarted(work)
+            self.gate = None
+            if error is not None or self._begun:
+                self._begun = True
+                self._rest = self._unwind
+                await self.complete()
+            self.announce(error)
 
     def _roll_back(self) -> None:
-        self._use = HandleState.UNDOING
-        pause = self._parts.unwind()
-        if pause is None:
+        self._begun = True
+        if self._undo():
             self._finish()
         else:
-            self._owner.kernel.start(partial(self._complete, partial(self._unwind, pause)))
+            self._owner.kernel.start(self.complete)
 
     @override
-    def _begin(self) -> Rest:
-        if self._gate is not None:
-            self._gate.cancel()
-            return "pending"
-        with within(self):
-            pause = self._parts.unwind()
-        return None if pause is None else partial(self._unwind, pause)
+    def _undo(self) -> bool:
+        if self.gate is not None:
+            self.gate.cancel()
+            return False
+        with marked_as_undoing(self):
+            if self.stack.unwind() is None:
+                return True
+        self._rest = self._unwind
+        return False
 
-    async def _unwind(self, pause: Pause) -> None:
-        with within(self):
-            await pause.wait()
-            await self._parts.unwind_all()
-
-    def _part_failed(self, error: Exception, label: str) -> None:
-        self._failed(error)
+    async def _unwind(self) -> None:
+        with marked_as_undoing(self):
+            await self.stack.unwind_all()
 
 
-class Managed(Handle):
+class Managed(Starting):
     """An async context manager, entered and exited in one kernel task of its own."""
 
-    _setup_error: Exception | None = None
-    _waiting = 0
-
-    def __init__(self, owner: Owner, label: str, manager: object) -> None:
-        super().__init__(owner, label)
-        self._manager = manager
-        self._gate = Gate()
-        self._ready = anyio.Event()
-        self._leave = anyio.Event()
-
-    def begin(self) -> None:
-        """Start entering it."""
-        self._owner.kernel.start(self._run, what=self.label)
+    manager: AbstractAsyncContextManager[object] | None
+    gate: Gate = msgspec.field(default_factory=Gate)
+    leave: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     @override
-    async def ready(self) -> None:
-        self._waiting += 1
-        try:
-            await self._ready.wait()
-        finally:
-            self._waiting -= 1
-        if self._setup_error is not None:
-            raise self._setup_error
+    def _undo(self) -> bool:
+        self.leave.set()
+        self.gate.cancel()
+        return False
 
-    @override
-    def _begin(self) -> Rest:
-        self._leave.set()
-        self._gate.cancel()
-        return "pending"
-
-    async def _run(self) -> None:
-        error: Exception | None = None
-        with self._gate as gate:
-            try:
-                await self._stay()
-            except BaseException as raised:  # noqa: BLE001  # `contain` raises what is not ours
-                error = gate.contain(raised)
-            gate.shut()
-            self._end(error)
+    async def run(self) -> None:
+        """Enter it, stay, and exit it."""
+        with self.gate as gate:
+            error = await gate.run(self._stay)
+            self.manager = None
+            if self.started is not None:
+                self.announce(error)
+            elif error is not None:
+                (self._failed if self._begun else self._owner.report)(error, self.label)
+            self._finish()
 
     async def _stay(self) -> None:
-        if self._leave.is_set():
-            return
-        manager = self._manager
-        async with manager:  # type: ignore[attr-defined]  # checked by `is_async_manager`
-            self._gate.shut()
-            self._ready.set()
-            await self._leave.wait()
-
-    def _end(self, error: Exception | None) -> None:
-        self._manager = None
-        undoing = self._use is HandleState.UNDOING
-        if error is not None and not self._ready.is_set():
-            self._setup_error = error
-            if not self._waiting:
-                self._owner.report(error, self.label)
-        elif error is not None and undoing:
-            self._failed(error)
-        elif error is not None:
-            self._owner.report(error, self.label)
-        self._ready.set()
-        self._finish()
+        assert self.manager is not None
+        async with self.manager:
+            self.gate.shut()
+            self.announce()
+            await self.leave.wait()
 
 
 class Background(Handle):
     """A task of the activation; undoing cancels and joins it."""
 
-    def __init__(self, owner: Owner, label: str, work: Callable[[], Awaitable[object]]) -> None:
-        super().__init__(owner, label)
-        self._work: Callable[[], Awaitable[object]] | None = work
-        self._gate = Gate()
+    work: Callable[[], Awaitable[object]] | None
+    gate: Gate = msgspec.field(default_factory=Gate)
 
     @override
-    def _begin(self) -> Rest:
-        self._gate.cancel()
-        return "pending"
+    def _undo(self) -> bool:
+        self.cancel()
+        return False
 
     def cancel(self) -> None:
         """Cancel the task alone; its end is neither awaited here nor a failure."""
-        self._gate.cancel()
+        self.gate.cancel()
 
     async def run(self) -> None:
         """The task."""
-        work, self._work = self._work, None
-        error: Exception | None = None
-        self._owner.mark_task()
-        with self._gate as gate:
-            try:
-                if not gate.cancelled and work is not None:
-                    await work()
-            except BaseException as raised:  # noqa: BLE001  # `contain` raises what is not ours
-                error = gate.contain(raised)
+        work, self.work = self.work, None
+        assert work is not None
+        lifecycle.set(None)
+        with self.gate as gate:
+            error = await gate.run(work)
         if error is not None:
             self._task_failed(error)
         self._finish()
@@ -283,9 +237,9 @@ def start_background(
 ) -> Handle:
     """Start a background task as an effect."""
     owner.kernel.require_host("ctx.spawn")
-    task = Background(owner, label, work)
+    task = Background(work, _owner=owner, _label=label)
     stack.add(task)
-    owner.kernel.start(task.run, copy_context())
+    owner.kernel.start(task.run)
     return task
 
 
@@ -293,54 +247,43 @@ def set_up(owner: Owner, stack: Stack, shape: object, label: str) -> Handle:
     """Register one effect of any accepted shape; it belongs to `stack` before its set-up runs."""
     if is_async_manager(shape):
         return manage(owner, stack, shape, label)
-    effect = Effect(owner, label)
-    if is_manager(shape):
-        stack.add(effect)
-        effect.set_up(lambda: shape)
-    elif callable(shape) and not isinstance(shape, Handle):
-        stack.add(effect)
-        effect.set_up(shape)
-    else:
+    manager = shape if isinstance(shape, AbstractContextManager) else None
+    begin = (lambda: manager) if manager is not None else shape
+    if isinstance(begin, Handle) or not callable(begin):
         raise TypeError(
             f"{label}: {shape!r} is no effect; give a callable, a context manager, a generator "
             "function or a coroutine function"
         )
+    effect = Effect(_owner=owner, _label=label)
+    stack.add(effect)
+    effect.set_up(begin)
     return effect
+
+
+def manage(
+    owner: Owner, stack: Stack, manager: AbstractAsyncContextManager[object], label: str
+) -> Managed:
+    """Register an async context manager and start entering it."""
+    owner.kernel.require_host(label)
+    managed = Managed(manager, _owner=owner, _label=label, started=anyio.Event())
+    stack.add(managed)
+    owner.kernel.start(managed.run)
+    return managed
 
 
 def gather(stack: Stack, owner: Owner, result: object, label: str) -> None:
     """Take what a synchronous set-up gave: run a generator to its end, else take the one value."""
-    if not isgenerator(result):
-        collect(stack, owner, result, label)
-        return
-    take = partial(_collect_yielded, stack, owner, label)
-    last = yield_from(result, take)  # type: ignore[arg-type]  # the check knows no yield type
-    collect(stack, owner, last, label)
+    if isgenerator(result):
+        with closing(result) as parts:
+            try:
+                while True:
+                    collect(stack, owner, next(parts), label, bare=True)
+            except StopIteration as stop:
+                result = stop.value
+    collect(stack, owner, result, label)
 
 
-def _collect_yielded(stack: Stack, owner: Owner, label: str, value: object) -> None:
-    collect(stack, owner, value, label, bare=True)
-
-
-def yield_from(
-    generator: Generator[object, None, object], take: Callable[[object], object]
-) -> object:
-    """Run a generator to its end; returns its return value."""
-    try:
-        while True:
-            take(next(generator))
-    except StopIteration as stop:
-        return stop.value
-    finally:
-        generator.close()
-
-
-async def gather_async(
-    stack: Stack,
-    owner: Owner,
-    work: Coroutine[object, object, object] | AsyncGenerator[object],
-    label: str,
-) -> None:
+async def gather_async(stack: Stack, owner: Owner, label: str, work: Late) -> None:
     """Take what an asynchronous set-up gives; waits for async context managers in between."""
     if not isasyncgen(work):
         await _ready(collect(stack, owner, await work, label))  # type: ignore[misc]  # not a generator
@@ -362,38 +305,24 @@ def collect(
     if value is None and not bare:
         return None
     if isinstance(value, Handle):
-        if not move(value, stack, owner):
-            stack.add(Disposer(owner, value.label, value))
+        if not stack.take(value, owner):
+            stack.add(Disposer(value, _owner=owner, _label=value.label))
         return value
     if is_async_manager(value):
         return manage(owner, stack, value, label)
-    if is_manager(value):
-        value.__enter__()  # type: ignore[attr-defined]  # checked by `is_manager`
-        stack.add(Disposer(owner, label, partial(_exit, value)))
-        return None
-    if callable(value):
-        stack.add(Disposer(owner, label, value))
-        return None
-    raise TypeError(
-        f"{label}: a set-up gave {value!r}; give a disposer, a handle or a context manager"
-        + (" (a bare yield splits nothing here: use a context manager)" if value is None else "")
-    )
+    if isinstance(value, AbstractContextManager):
+        value.__enter__()
+        value = partial(value.__exit__, None, None, None)
+    if not callable(value):
+        raise TypeError(
+            f"{label}: a set-up gave {value!r}; give a disposer, a handle or a context manager"
+            + (" (a bare yield splits nothing here: use a context manager)" * (value is None))
+        )
+    stack.add(Disposer(value, _owner=owner, _label=label))
+    return None
 
 
-def manage(owner: Owner, stack: Stack, manager: object, label: str) -> Managed:
-    """Register an async context manager and start entering it."""
-    owner.kernel.require_host(label)
-    managed = Managed(owner, label, manager)
-    stack.add(managed)
-    managed.begin()
-    return managed
-
-
-def _exit(manager: object) -> None:
-    manager.__exit__(None, None, None)  # type: ignore[attr-defined]  # checked by `is_manager`
-
-
-class within:  # noqa: N801  # reads as a statement
+class marked_as_undoing:  # noqa: N801  # reads as a statement
     """Marks code that runs while a handle is being undone, so that its own call cannot wait."""
 
     __slots__ = ("_handle", "_token")
@@ -402,16 +331,21 @@ class within:  # noqa: N801  # reads as a statement
         self._handle = handle
 
     def __enter__(self) -> None:
-        self._token = _within.set((*_within.get(), self._handle))
+        self._token = undoing.set((*undoing.get(), self._handle))
 
     def __exit__(self, *exc: object) -> None:
-        _within.reset(self._token)
+        undoing.reset(self._token)
 
 
-def close_unstarted(work: Coroutine[object, object, object] | AsyncGenerator[object]) -> None:
-    """Drop a coroutine that will not run; a generator that never began needs nothing."""
+def close_unstarted(work: Late) -> None:
+    """Drop a coroutine that did not run; a generator that never began needs nothing."""
     if iscoroutine(work):
         work.close()
+
+
+def is_late(value: object) -> TypeGuard[Late]:
+    """Whether a set-up has to be awaited."""
+    return iscoroutine(value) or isasyncgen(value)
 
 
 def is_awaitable(value: object) -> TypeGuard[Awaitable[object]]:
@@ -419,13 +353,6 @@ def is_awaitable(value: object) -> TypeGuard[Awaitable[object]]:
     return value is not None and hasattr(type(value), "__await__")
 
 
-def is_manager(value: object) -> bool:
-    """Whether a value is a context manager."""
-    return hasattr(type(value), "__enter__") and hasattr(type(value), "__exit__")
-
-
-def is_async_manager(value: object) -> bool:
+def is_async_manager(value: object) -> TypeGuard[AbstractAsyncContextManager[object]]:
     """Whether a value is an async context manager; a fiber is a handle first."""
-    if isinstance(value, Handle):
-        return False
-    return hasattr(type(value), "__aenter__") and hasattr(type(value), "__aexit__")
+    return isinstance(value, AbstractAsyncContextManager) and not isinstance(value, Handle)

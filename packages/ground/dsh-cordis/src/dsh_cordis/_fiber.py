@@ -6,12 +6,12 @@ from functools import partial
 import anyio
 from typing_extensions import override
 
-from dsh_cordis._activation import FiberState, Place, caller_behind, frame_var, lifecycle_frame
-from dsh_cordis._machine import FiberMachine
+from dsh_cordis._activation import Activation, Place, caller_behind, lifecycle_code
+from dsh_cordis._machine import ACTIVE, DISPOSED, FAILED, PENDING, FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
-from dsh_cordis.handle import DONE, Completion, Going, HandleState
+from dsh_cordis.handle import DONE, Completion, lifecycle
 
-_SETTLED = (FiberState.PENDING, FiberState.ACTIVE, FiberState.FAILED, FiberState.DISPOSED)
+_SETTLED = (PENDING, ACTIVE, FAILED, DISPOSED)
 
 
 class FiberCore(FiberMachine):
@@ -20,9 +20,9 @@ class FiberCore(FiberMachine):
     @property
     def is_settled(self) -> bool:
         """Whether no transition is in flight and none was asked for."""
-        if self.state is FiberState.DISPOSED:
+        if self.state is DISPOSED:
             return True
-        wish = self._dying or self._again or self._updates
+        wish = self.dying or self._again or self.updates
         return self.state in _SETTLED and not wish and not self.queued
 
     def missing(self) -> list[str]:
@@ -43,24 +43,25 @@ class FiberCore(FiberMachine):
         """Evaluate the requirements for the first time; the body runs later."""
         self.watch_keys()
         if self._step_pending():
-            self.kernel.touch(self)
+            if self.definition.transparent:
+                self.advance()  # a scope has no body
+            else:
+                self.kernel.touch(self)
 
     def veto(self) -> None:
         """Take a mount back: no trace in registry and parent; what observers added is undone."""
-        self._use = HandleState.UNDOING
         if self._home is not None:
-            self._home.discard(self)
-        self._wish_to_die()
+            self._home.items.pop(self, None)
+        self.dispose()
         self.tree.leave(self)
 
     def dispose(self) -> Completion:
         """Dispose the fiber; awaiting returns when the whole subtree is unwound."""
-        if self.state is FiberState.DISPOSED:
+        if self.state is DISPOSED:
             return DONE
-        self._use = HandleState.UNDOING
-        self._dying = True
+        self._begun = self.dying = True
         self.react()
-        return Going(self._wait_disposed)
+        return Completion(self._wait_disposed)
 
     @override
     def __call__(self) -> Completion:
@@ -70,7 +71,7 @@ class FiberCore(FiberMachine):
         """See `Fiber.move`."""
         mount.activation.check("moving a fiber")
         old, new = self.mount, mount.realms
-        if self._dying or old is None:
+        if self.dying or old is None:
             raise InactiveError(self.name, "moving it")
         realms = old.realms
         if not isinstance(realms, dict) or realms is old.activation.place.realms:
@@ -93,7 +94,6 @@ class FiberCore(FiberMachine):
         self.mount = self.activation.mount = Place(
             mount.activation, realms, mount.scope, mount.intercepts, mount.resolver, mount.service
         )
-        self.parent = mount.activation.fiber
         self._owner = mount.activation
         for fiber, place, keys in concerned:
             fiber.watch_keys()
@@ -113,12 +113,10 @@ class FiberCore(FiberMachine):
             InactiveError: Disposal has been requested.
             TypeError: It is a root.
         """
-        self._refuse_root()
-        if self._dying:
-            raise InactiveError(self.name, "restart")
+        self._refuse("restart")
         self._again = True
         self.react()
-        return Going(self._wait_asked)
+        return Completion(self._wait_asked)
 
     def update(self, config: object) -> Completion:
         """Replace the config; see the contract of `internal/update`.
@@ -128,119 +126,42 @@ class FiberCore(FiberMachine):
             ConfigError: The fiber is ACTIVE and the config is invalid; nothing changed.
             TypeError: It is a root.
         """
-        self._refuse_root()
-        if self._dying:
-            raise InactiveError(self.name, "update")
-        if self.state is not FiberState.ACTIVE:
+        self._refuse("update")
+        if self.state is not ACTIVE:
             self.config = config
-            self._again = self.state is not FiberState.PENDING
+            self._again = self.state is not PENDING
             self.react()
-            return Going(self._wait_asked)
-        self._validate(config)
+            return Completion(self._wait_asked)
+        self.activation.variables.copy().run(self._validate, config)
         chain = self.tree.take_over(self, config, partial(self._adopt, config))
-        if chain is None:
-            self.config = config
-            return self.restart()
-        return self._run_hooks(chain)
+        if chain is not None:
+            return self._run_hooks(chain)
+        self.config = config
+        return self.restart()
 
-    async def active(self) -> None:
-        """Wait until the fiber is ACTIVE; raise its error when it fails instead.
-
-        Raises:
-            InactiveError: It was disposed.
-        """
-        self._refuse_deadlock(going_down=False)
-        self.kernel.drive()
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        while not (self.state is FiberState.ACTIVE and self.is_settled):
-            if self.state is FiberState.DISPOSED:
-                raise InactiveError(self.name, "waiting for ACTIVE")
-            if self.state is FiberState.FAILED and self.is_settled:
-                self._raise_error()
-            await self._wait_pulse()
-
-    async def wait_settled(self) -> None:
-        """Wait until no transition is in flight; raise the error of a FAILED fiber."""
-        self._refuse_deadlock(going_down=False)
-        self.kernel.drive()
-        await anyio.lowlevel.checkpoint_if_cancelled()
-        while not self.is_settled:
-            await self._wait_pulse()
-        if self.state is FiberState.FAILED:
-            self._raise_error()
-
-    async def _wait_asked(self) -> None:
-        self._refuse_deadlock(going_down=True)
-        self.kernel.drive()
-        while not self.is_settled:
-            await self._wait_pulse()
-        if self.state is FiberState.FAILED:
-            self._raise_error()
-        if self.state is FiberState.DISPOSED:
-            raise InactiveError(self.name, "restart or update")
-
-    @override
-    def would_hang(self) -> bool:
-        return caller_behind(self, going_down=True) is not None
-
-    async def _wait_disposed(self) -> None:
-        if self.would_hang():
-            return
-        self.kernel.drive()
-        while self.state is not FiberState.DISPOSED:
-            await self._wait_pulse()
-
-    async def _wait_pulse(self) -> None:
-        if self._pulse is None:
-            self._pulse = anyio.Event()
-        frame = lifecycle_frame()
-        if frame is None:
-            await self._pulse.wait()
-            return
-        frame.awaiting = [*frame.awaiting, self]
-        try:
-            await self._pulse.wait()
-        finally:
-            left = list(frame.awaiting)
-            left.remove(self)
-            frame.awaiting = left
-
-    def _refuse_root(self) -> None:
+    def _refuse(self, what: str) -> None:
         if self.mount is None:
             raise TypeError("a root is neither restarted nor updated; open another Context()")
+        if self.dying:
+            raise InactiveError(self.name, what)
 
-    def _refuse_deadlock(self, *, going_down: bool) -> None:
-        caller = caller_behind(self, going_down=going_down)
-        if caller is not None:
-            raise DeadlockError(caller.name, self.name)
-
-    def _raise_error(self) -> None:
-        assert self.error is not None
-        frame = frame_var.get()
-        if frame is not None and not frame.is_task:
-            frame.inherited = [*frame.inherited, (self.error, self._traceback)]
-        # One error may pass a thousand awaiting parents; its traceback must not grow with each.
-        raise self.error.with_traceback(self._traceback)
-
-    def _validate(self, config: object) -> object:
-        context = self.activation.context
-        raw = context.copy().run(self.tree.interpolate, self, config)
-        return self.definition.resolve_config(raw)
+    def _validate(self, config: object) -> None:
+        self.definition.resolve_config(self.tree.interpolate(self, config))
 
     async def _adopt(self, config: object) -> None:
         self.config = config
-        if not self._dying:
+        if not self.dying:
             self._again = True
             self.react()
 
     def _run_hooks(self, chain: Callable[[], Awaitable[None]]) -> Completion:
-        self._updates += 1
+        self.updates += 1
         self.kernel.transitions += 1
         ended, errors = anyio.Event(), list[Exception]()
         waiting = [0]
 
         async def run() -> None:
-            self.activation.mark_task()
+            lifecycle.set(None)
             try:
                 await chain()
             except Exception as error:  # noqa: BLE001  # given to who waits for the update
@@ -248,7 +169,7 @@ class FiberCore(FiberMachine):
                 if not waiting[0]:
                     self.report(error, "update hook")
             finally:
-                self._updates -= 1
+                self.updates -= 1
                 self.kernel.transitions -= 1
                 self.kernel.touch(self)
                 ended.set()
@@ -260,9 +181,71 @@ class FiberCore(FiberMachine):
                 raise errors[0]
             await self._wait_asked()
 
-        self.kernel.start(run, self.activation.context)
-        return Going(wait)
+        self.kernel.start(run, self.activation.variables)
+        return Completion(wait)
 
-    def _wish_to_die(self) -> None:
-        self._dying = True
-        self.react()
+    async def active(self) -> None:
+        """Wait until the fiber is ACTIVE; raise its error when it fails instead.
+
+        Raises:
+            InactiveError: It was disposed.
+        """
+        await self.wait_settled()
+        while self.state is not ACTIVE or not self.is_settled:
+            if self.state is DISPOSED:
+                raise InactiveError(self.name, "waiting for ACTIVE")
+            if self.state is FAILED and self.is_settled:
+                self._raise_error()
+            await self._wait_pulse()
+
+    async def wait_settled(self) -> None:
+        """Wait until no transition is in flight; raise the error of a FAILED fiber."""
+        self._refuse_deadlock(going_down=False)
+        self.kernel.drive()
+        await anyio.lowlevel.checkpoint_if_cancelled()
+        while not self.is_settled:
+            await self._wait_pulse()
+        if self.state is FAILED:
+            self._raise_error()
+
+    async def _wait_asked(self) -> None:
+        self._refuse_deadlock(going_down=True)
+        await self.wait_settled()
+        if self.state is DISPOSED:
+            raise InactiveError(self.name, "restart or update")
+
+    async def _wait_disposed(self) -> None:
+        if not self.would_hang():
+            self.kernel.drive()
+            while self.state is not DISPOSED:
+                await self._wait_pulse()
+
+    @override
+    def would_hang(self) -> bool:
+        return caller_behind(self, going_down=True) is not None
+
+    async def _wait_pulse(self) -> None:
+        if self.pulse is None:
+            self.pulse = anyio.Event()
+        caller = lifecycle_code()
+        if caller is None:
+            await self.pulse.wait()
+            return
+        caller.awaiting.append(self)
+        try:
+            await self.pulse.wait()
+        finally:
+            caller.awaiting.remove(self)
+
+    def _refuse_deadlock(self, *, going_down: bool) -> None:
+        caller = caller_behind(self, going_down=going_down)
+        if caller is not None:
+            raise DeadlockError(caller.name, self.name)
+
+    def _raise_error(self) -> None:
+        assert self.error is not None
+        caller = lifecycle.get()
+        if isinstance(caller, Activation):
+            caller.inherited.append((self.error, self.traceback))
+        # One error may pass a thousand awaiting parents; its traceback must not grow with each.
+        raise self.error.with_traceback(self.traceback)

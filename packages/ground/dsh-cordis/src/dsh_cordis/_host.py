@@ -17,13 +17,20 @@ if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
 Job = Callable[[], Awaitable[None]]
+_CRASHES = (Exception, KeyboardInterrupt, SystemExit)
 
 
 class Host:
-    """Starts kernel tasks and calls `pump` after each `wake`."""
+    """Starts kernel tasks, and calls `pump` after each `wake` if there still is work by then."""
 
-    def __init__(self, pump: Callable[[], None], crashed: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self,
+        pump: Callable[[], None],
+        has_work: Callable[[], object],
+        crashed: Callable[[BaseException], None],
+    ) -> None:
         self._pump = pump
+        self._has_work = has_work
         self._crashed = crashed
         self._tasks: TaskGroup | None = None
         self._wake = anyio.Event()
@@ -31,6 +38,7 @@ class Host:
         self._started = anyio.Event()
         self._finished = anyio.Event()
         self._closing = False
+        self._soon: Callable[[Callable[[], None]], object] = _at_once
         self._native: object = None
 
     async def open(self) -> None:
@@ -43,6 +51,7 @@ class Host:
             import asyncio  # noqa: TID251  # the native start that this module exists for
 
             loop = asyncio.get_running_loop()
+            self._soon = loop.call_soon
             self._native = loop.create_task(self._main(), name="dsh_cordis host")
         await self._started.wait()
 
@@ -55,8 +64,15 @@ class Host:
 
     def wake(self) -> None:
         """Have the kernel driven soon; a second call before that costs nothing."""
-        if not self._woken:
+        if not self._woken and self._tasks is not None:
             self._woken = True
+            # Who mounts a plugin mostly awaits it next, and that drives the kernel at once. So
+            # where that is cheap, the task is woken only if there is work left a moment later.
+            self._soon(self._ring)
+
+    def _ring(self) -> None:
+        self._woken = False
+        if self._has_work():
             self._wake.set()
 
     def start(self, job: Job, context: Context) -> None:
@@ -68,7 +84,7 @@ class Host:
     async def _guarded(self, job: Job) -> None:
         try:
             await job()
-        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  # `close` raises it
+        except _CRASHES as error:
             self._crashed(error)
 
     async def _main(self) -> None:
@@ -79,14 +95,17 @@ class Host:
                 while not self._closing:
                     await self._wake.wait()
                     self._wake = anyio.Event()
-                    self._woken = False
                     try:
                         self._pump()
-                    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001  # `close` raises it
+                    except _CRASHES as error:
                         self._crashed(error)
         finally:
             self._tasks = None
             self._finished.set()
+
+
+def _at_once(call: Callable[[], None]) -> None:
+    call()
 
 
 class Gate:
@@ -95,6 +114,8 @@ class Gate:
     Work may leave scopes of its own open inside, so nothing may be entered or exited between the
     work and its clean-up: the inner scope encloses both, and shutting only shields it.
     """
+
+    __slots__ = ("_inner", "_outer", "_shut")
 
     def __init__(self) -> None:
         self._outer = anyio.CancelScope()
@@ -128,8 +149,21 @@ class Gate:
             exc = (None, None, None)
         return bool(self._outer.__exit__(*exc)) or bool(inner)  # type: ignore[arg-type]  # as above
 
-    def contain(self, error: BaseException) -> Exception | None:
-        """Sort what the work raised: its failure, None for our own cancellation, else raise."""
+    async def run(self, work: Callable[[], Awaitable[object]]) -> Exception | None:
+        """Do the work inside, unless cancelled already, and shut; returns its failure.
+
+        Our own cancellation is no failure. What is neither passes.
+        """
+        try:
+            if not self.cancelled:
+                await work()
+        except BaseException as error:  # noqa: BLE001  # `_failure` raises what is not ours
+            return self._failure(error)
+        finally:
+            self.shut()
+        return None
+
+    def _failure(self, error: BaseException) -> Exception | None:
         cancelled = anyio.get_cancelled_exc_class()
         rest: BaseException | None = error
         if isinstance(error, BaseExceptionGroup):

@@ -20,7 +20,6 @@ class Driven(Protocol):
 
     def advance(self) -> None:
         """Make every step that is possible now, and return without waiting."""
-        ...
 
 
 class Kernel:
@@ -39,7 +38,7 @@ class Kernel:
 
     async def open(self) -> None:
         """Start the host task."""
-        host = Host(self.drive, self.crash)
+        host = Host(self.drive, self._queue.__len__, self.crash)
         await host.open()
         self.host = host
 
@@ -84,13 +83,16 @@ class Kernel:
         if self._driving:
             return
         self._driving = True
+        queue = self._queue
         try:
-            while self._queue:
-                node = self._queue.popleft()
+            while queue:
+                node = queue.popleft()
                 node.queued = False
                 node.advance()
         finally:
             self._driving = False
+            if queue and self.host is not None:
+                self.host.wake()  # something was raised; what is still queued must not wait
         self.check_quiet()
 
     @property
@@ -116,22 +118,21 @@ class Kernel:
         """Run a job in a kernel task, in a copy of the given or the caller's context variables."""
         self.require_host(what).start(job, context if context is not None else copy_context())
 
-    def start_ordered(self, job: Job, context: Context) -> None:
+    def start_ordered(self, job: Job) -> None:
         """As `start`, but jobs begin in the order of these calls.
 
         trio starts tasks in shuffled order, so each job starts the next one when it begins.
         """
-        host = self.require_host("an asynchronous listener")
-        self._ordered.append((job, context))
+        self._ordered.append((job, copy_context()))
         if len(self._ordered) == 1:
-            self._start_first(host)
+            self._start_first()
 
-    def _start_first(self, host: Host) -> None:
+    def _start_first(self) -> None:
         job, context = self._ordered[0]
-        host.start(partial(self._begin_ordered, job), context)
+        self.start(partial(self._begin_ordered, job), context)
 
     async def _begin_ordered(self, job: Job) -> None:
         self._ordered.popleft()
         if self._ordered and self.host is not None:
-            self._start_first(self.host)
+            self._start_first()
         await job()

@@ -6,6 +6,7 @@ key or the binding object holds it; the table itself keeps nothing alive.
 
 from collections.abc import Iterator
 from functools import partial
+from typing import ClassVar
 from weakref import ref
 
 from dsh_cordis.errors import ScopeError
@@ -16,6 +17,9 @@ class KeyRecord:
 
     __slots__ = ("__weakref__", "bound", "key", "parent")
 
+    moves: ClassVar[int] = 0
+    """How often a key got another parent; what was computed along a chain is stale then."""
+
     def __init__(self, key: object) -> None:
         self.key = key
         self.parent: KeyRecord | None = None
@@ -25,18 +29,6 @@ class KeyRecord:
 # The record holds its key, so an id cannot be used again while the entry lives. Plain references
 # with a callback are looked up in a third of the time that a WeakValueDictionary takes.
 _records: dict[int, ref[KeyRecord]] = {}
-
-
-class _Moves:
-    """How often a key got another parent; what was computed along a chain is stale then."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
-moves = _Moves()
 
 
 def record_for(key: object) -> KeyRecord:
@@ -66,20 +58,9 @@ def chain_of(record: KeyRecord | None) -> Iterator[KeyRecord]:
         record = record.parent
 
 
-def chain(key: object) -> Iterator[object]:
-    """The key and those above it, nearest first; of None nothing."""
-    if key is None:
-        return
-    yield key
-    record = find_record(key)
-    while record is not None and record.parent is not None:
-        record = record.parent
-        yield record.key
-
-
 def link(record: KeyRecord, parent: object) -> None:
     """Set the parent of a key; a cycle raises and changes nothing."""
-    moves.count += 1
+    KeyRecord.moves += 1
     if parent is None:
         record.parent = None
         return

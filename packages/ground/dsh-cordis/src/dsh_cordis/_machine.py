@@ -4,76 +4,43 @@ Every step is taken by the kernel's pump; what has to wait is a callback that qu
 again. Only an asynchronous body, and disposers that must be awaited, get a task.
 """
 
-from collections.abc import AsyncGenerator, Coroutine
-from contextvars import copy_context
+from contextvars import Context
 from functools import partial
-from inspect import isasyncgen, iscoroutine
 from types import TracebackType
 
 import anyio
 from typing_extensions import override
 
-from dsh_cordis._activation import Activation, Claim, FiberState, Node, Place
-from dsh_cordis._effects import close_unstarted, gather, gather_async
+from dsh_cordis._activation import Activation, Claim, FiberState, Node
+from dsh_cordis._effects import Late, close_unstarted, gather, gather_async, is_late
 from dsh_cordis._host import Gate
-from dsh_cordis._plugin import Definition
 from dsh_cordis._tree import Tree
 from dsh_cordis.errors import InactiveError
-from dsh_cordis.handle import Handle, Pause, Rest
+from dsh_cordis.handle import Handle
 
-_MOVING = (FiberState.LOADING, FiberState.UNLOADING)
-_Work = Coroutine[object, object, object] | AsyncGenerator[object]
+PENDING, LOADING, ACTIVE, UNLOADING, FAILED, DISPOSED = FiberState
 
 
-class FiberMachine(Node):
+class FiberMachine(Node, kw_only=True):
     """What moves one mounted plugin from state to state."""
 
-    simple = True
+    tree: Tree
+    config: object
+    variables: Context
+    dying: bool = False
+    updates: int = 0
+    """Chains of `internal/update` that run."""
 
-    # Class attributes are the defaults of what many fibers never need.
-    error: Exception | None = None
-    queued = False
-    _dying = False
-    _again = False
-    _recheck = False
-    _updates = 0
-    _failed_with: tuple[int, ...] = ()
-    _traceback: TracebackType | None = None
-    _pulse: "anyio.Event | None" = None
+    traceback: TracebackType | None = None
+    failed_with: tuple[int, ...] = ()
+    """The numbers of the claims, which themselves would be kept alive."""
 
-    def __init__(
-        self,
-        tree: Tree,
-        definition: Definition,
-        mount: Place | None,
-        config: object,
-    ) -> None:
-        self.kernel = tree.kernel
-        self.tree = tree
-        self.definition = definition
-        self.own_name = definition.name
-        self.transparent = definition.transparent
-        self.mount = mount
-        self.parent = None if mount is None else mount.activation.fiber
-        self.config = config
-        self.uid = next(tree.kernel.uids)
-        self.state = FiberState.PENDING
-        self.required = dict(definition.required)
-        self._variables = copy_context()
+    pulse: "anyio.Event | None" = None
+    """Set, and dropped, after each look at the fiber."""
+
+    def __post_init__(self) -> None:
+        """Have an activation, on which observers may register before it ever loads."""
         self.activation = self._fresh()
-        self._owner = self.activation if mount is None else mount.activation
-
-    # What others read
-
-    @property
-    @override
-    def name(self) -> str:
-        node: Node | None = self
-        while node is not None:
-            if node.own_name is not None:
-                return node.own_name
-            node = node.parent
-        return "root"
 
     @property
     @override
@@ -84,22 +51,10 @@ class FiberMachine(Node):
     def children(self) -> list[Handle]:
         return list(self.activation.stack.items)
 
+    @override
     def react(self) -> None:
-        """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
-        if self._is_doomed and self.state in (FiberState.LOADING, FiberState.ACTIVE):
+        if self._is_doomed and (self.state is LOADING or self.state is ACTIVE):
             self._start_unloading()
-        self.kernel.touch(self)
-
-    @override
-    def lose(self) -> None:
-        # An activation that is unwinding already keeps its reason; a failed one stays failed.
-        if not self.activation.closed:
-            self._again = True
-            self.kernel.touch(self)
-
-    @override
-    def recheck(self) -> None:
-        self._recheck = True
         self.kernel.touch(self)
 
     @override
@@ -107,17 +62,10 @@ class FiberMachine(Node):
         self.tree.report(error, self, label)
 
     @override
-    def fail_in(self, activation: Activation, error: Exception) -> None:
-        self.report(error, "background task")
-        if activation is self.activation and not activation.closed and activation.error is None:
-            activation.error = error
-            self.react()
-
-    @override
-    def _begin(self) -> Rest:
-        self._dying = True
+    def _undo(self) -> bool:
+        self.dying = True
         self.kernel.touch(self)
-        return "pending"
+        return False
 
     # The machine
 
@@ -125,63 +73,63 @@ class FiberMachine(Node):
     def advance(self) -> None:
         while self._step():
             pass
-        if self._pulse is not None:
-            pulse, self._pulse = self._pulse, None
+        if self.pulse is not None:
+            pulse, self.pulse = self.pulse, None
             pulse.set()
 
     def _step(self) -> bool:
         """Take one step; True when there may be another."""
         # A chain and no table: hashing an enum member takes a call.
         state = self.state
-        if state is FiberState.LOADING:
+        if state is LOADING:
             return self._step_loading()
-        if state is FiberState.UNLOADING:
+        if state is UNLOADING:
             return self._step_unloading()
-        if state is FiberState.ACTIVE:
-            return self._step_active()
-        if state is FiberState.PENDING:
+        if state is ACTIVE:
+            return self._leaves()
+        if state is PENDING:
             return self._step_pending()
-        return state is FiberState.FAILED and self._step_failed()
+        return state is FAILED and self._step_failed()
 
-    def _step_active(self) -> bool:
+    @property
+    def _is_doomed(self) -> bool:
+        return self.dying or self._again or self.activation.error is not None
+
+    def _leaves(self) -> bool:
+        """Begin to unload if something asks for it."""
         if self._recheck:
-            self._look_again()
+            self._recheck = False
+            place = self.activation.place
+            if not all(claim.is_available(place) for claim in self.activation.captured.values()):
+                self._again = True
         if self._is_doomed:
             self._start_unloading()
             return True
         return False
 
-    @property
-    def _is_doomed(self) -> bool:
-        return self._dying or self._again or self.activation.error is not None
-
-    def _look_again(self) -> None:
-        self._recheck = False
-        activation = self.activation
-        if any(not c.is_available(activation.place) for c in activation.captured.values()):
-            self._again = True
-
     def _step_pending(self) -> bool:
-        if self._dying:
+        if self.dying:
             self._start_unloading()
             return True
         self._again = self._recheck = False
-        if self.parent is None or not self._may_load() or not self._capture():
+        if not self._may_load() or not self._capture():
             return False
-        self._set_state(FiberState.LOADING)
+        self._set_state(LOADING)
         if self.activation.stack.items:
             for child in self.fibers_below():
                 self.kernel.touch(child)
         return True
 
     def _may_load(self) -> bool:
-        parent = self.parent
-        return parent is not None and parent.state in (FiberState.LOADING, FiberState.ACTIVE)
+        if self.mount is None:
+            return False
+        state = self.mount.activation.fiber.state
+        return state is ACTIVE or state is LOADING
 
     def claim_for(self, key: str) -> Claim | None:
         """What a required key resolves to now."""
         place = self.activation.place
-        claim = self.tree.claims.get(place.pair(key))
+        claim = self.tree.claims.live.get(place.pair(key))
         return claim if claim is not None and claim.visible_to(place) else None
 
     def _resolve(self) -> list[Claim] | None:
@@ -204,19 +152,15 @@ class FiberMachine(Node):
         return found is not None
 
     def _step_loading(self) -> bool:
+        if self._leaves():
+            return True
         activation = self.activation
-        if self._recheck:
-            self._look_again()
-        if activation.phase == "new" and not self._is_doomed:
+        if activation.phase == "new":
             self._run_body(activation)
-            if self.state is not FiberState.LOADING:
-                return True  # the body had its own fiber unloaded
-        if self._is_doomed:
-            self._start_unloading()
             return True
         if activation.phase == "running":
             return False
-        self._set_state(FiberState.ACTIVE)
+        self._set_state(ACTIVE)
         for claim in activation.claims.values():
             claim.public = True
         for pair in activation.claims:
@@ -225,9 +169,9 @@ class FiberMachine(Node):
 
     def _run_body(self, activation: Activation) -> None:
         activation.phase = "running"
-        work: _Work | None = None
+        work: Late | None = None
         try:
-            work = activation.context.run(self._call_body, activation)
+            work = activation.variables.run(self._call_body, activation)
         except Exception as error:  # noqa: BLE001  # a failing body fails its fiber only
             self._body_failed(activation, error)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -236,24 +180,25 @@ class FiberMachine(Node):
             activation.phase = "done"
             return
         activation.gate = Gate()
-        self.kernel.start(partial(self._body_task, activation, work), activation.context)
-        if self.state is FiberState.UNLOADING:
+        self.kernel.start(partial(self._body_task, activation, work), activation.variables)
+        if self.state is UNLOADING:
             activation.gate.cancel()
 
-    def _call_body(self, activation: Activation) -> _Work | None:
-        config = self.definition.resolve_config(self.tree.interpolate(self, self.config))
-        result = self.definition.run(activation.ctx, config)
+    def _call_body(self, activation: Activation) -> Late | None:
+        definition = self.definition
+        config = definition.resolve_config(self.tree.interpolate(self, self.config))
+        result = definition.run(activation.ctx, config)
         if result is None:
             return None
-        if iscoroutine(result) or isasyncgen(result):
-            return result  # type: ignore[return-value]  # the checks know no yield type
+        if is_late(result):
+            return result
         gather(activation.stack, activation, result, f"body of {self.name!r}")
         return None
 
     def _body_failed(self, activation: Activation, error: Exception) -> None:
         known = False
         activation.traceback = error.__traceback__
-        for seen, traceback in activation.frame.inherited:
+        for seen, traceback in activation.inherited:
             if seen is error:
                 known, activation.traceback = True, traceback
         # A body that goes on after its own end was wished runs into refusals; that is no failure.
@@ -262,46 +207,37 @@ class FiberMachine(Node):
             self.report(error, "plugin body")
         activation.error = None if refused else error
 
-    async def _body_task(self, activation: Activation, work: _Work) -> None:
+    async def _body_task(self, activation: Activation, work: Late) -> None:
         gate = activation.gate
         assert gate is not None
+        label = f"body of {self.name!r}"
         try:
             with gate:
-                await self._await_body(activation, work, gate)
+                take = partial(gather_async, activation.stack, activation, label, work)
+                error = await gate.run(take)
+                close_unstarted(work)
+                if error is not None:
+                    self._body_failed(activation, error)
+                activation.phase = "done"
                 if not all(handle.simple for handle in activation.stack.items):
                     activation.unwind_go = anyio.Event()
                     self.kernel.touch(self)
                     await activation.unwind_go.wait()
                     await activation.stack.unwind_all()
-                    activation.unwound = True
         except Exception as error:  # noqa: BLE001  # scopes the body left open may fail at the end
             self.report(error, "body task")
         finally:
             activation.unwind_go = None
-            activation.unwinding = False
+            activation.busy = False
             activation.phase = "done"
             self.kernel.touch_now(self)
-
-    async def _await_body(self, activation: Activation, work: _Work, gate: Gate) -> None:
-        label = f"body of {self.name!r}"
-        try:
-            if gate.cancelled:
-                close_unstarted(work)
-            else:
-                await gather_async(activation.stack, activation, work, label)
-        except BaseException as raised:  # noqa: BLE001  # `contain` raises what is not ours
-            error = gate.contain(raised)
-            if error is not None:
-                self._body_failed(activation, error)
-        gate.shut()
-        activation.phase = "done"
 
     def _start_unloading(self) -> None:
         activation = self.activation
         activation.closed = True
         if activation.phase == "new":
             activation.phase = "done"
-        self._set_state(FiberState.UNLOADING)
+        self._set_state(UNLOADING)
         for claim in list(activation.claims.values()):
             claim.hide()
         if activation.gate is not None:
@@ -309,73 +245,68 @@ class FiberMachine(Node):
 
     def _step_unloading(self) -> bool:
         activation = self.activation
-        if activation.phase != "done" or activation.unwinding:
+        if activation.phase != "done" or activation.busy:
             return False
         for claim in activation.claims.values():
             if claim.dependents:
                 return False
-        if not activation.unwound:
-            if activation.unwind_go is not None:
-                activation.unwinding = True
-                activation.unwind_go.set()
-                return False
-            if not self._unwind(activation):
-                return False
+        if activation.unwind_go is not None:
+            activation.busy = True
+            activation.unwind_go.set()
+            return False
+        if activation.stack.items and not self._unwind(activation):
+            return False
         self._end(activation)
-        return self.state is not FiberState.DISPOSED
+        return self.state is not DISPOSED
 
     def _unwind(self, activation: Activation) -> bool:
         """Unwind without a task as far as that goes; True when complete."""
-        pause = activation.context.run(activation.stack.unwind)
-        if pause is None:
-            activation.unwound = True
+        top = activation.variables.run(activation.stack.unwind)
+        if top is None:
             return True
-        if pause.work is None:
-            if activation.joined is not pause.handle:
-                activation.joined = pause.handle
-                pause.handle.when_used(partial(self.kernel.touch, self))
-            return False
-        activation.unwinding = True
-        self.kernel.start(partial(self._unwind_task, activation, pause), activation.context)
+        activation.busy = True
+        if top.has_rest:
+            job = partial(self._unwind_task, activation, top)
+            self.kernel.start(job, activation.variables)
+        else:
+            top.when_used(partial(self._unwind_on, activation))
         return False
 
-    async def _unwind_task(self, activation: Activation, pause: Pause) -> None:
+    def _unwind_on(self, activation: Activation) -> None:
+        activation.busy = False
+        self.kernel.touch(self)
+
+    async def _unwind_task(self, activation: Activation, top: Handle) -> None:
         try:
-            await pause.wait()
+            await top.complete()
             await activation.stack.unwind_all()
-            activation.unwound = True
         finally:
-            activation.unwinding = False
+            activation.busy = False
             self.kernel.touch_now(self)
 
     def _end(self, activation: Activation) -> None:
         """The activation is unwound: decide what comes next."""
-        ids = [claim.id for claim in activation.captured.values()]
+        captured = activation.captured
         activation.release()
-        error = activation.error
-        if error is not None:
-            activation.error = None
-        if self._dying:
+        error, activation.error = activation.error, None
+        if self.dying:
             self._become_disposed()
         elif error is not None and not self._again:
-            self.error, self._traceback = error, activation.traceback or error.__traceback__
-            self._failed_with = tuple(ids)
-            self._set_state(FiberState.FAILED)
+            self.error, self.traceback = error, activation.traceback or error.__traceback__
+            self.failed_with = tuple(claim.id for claim in captured.values())
+            self._set_state(FAILED)
         else:
             self._revive()
 
     def _revive(self) -> None:
         """Begin a fresh activation: LOADING at once where possible, else PENDING."""
         self._again = False
-        self.error = self._traceback = None
+        self.error = self.traceback = None
         self.activation = self._fresh()
-        if self._may_load() and self._capture():
-            self._set_state(FiberState.LOADING)
-        else:
-            self._set_state(FiberState.PENDING)
+        self._set_state(LOADING if self._may_load() and self._capture() else PENDING)
 
     def _step_failed(self) -> bool:
-        if self._dying:
+        if self.dying:
             self._start_unloading()
             return True
         if not self._again and not self._claims_differ():
@@ -387,32 +318,25 @@ class FiberMachine(Node):
         if not self.required or not self._may_load():
             return False
         found = self._resolve()
-        return found is not None and tuple(claim.id for claim in found) != self._failed_with
+        return found is not None and tuple(claim.id for claim in found) != self.failed_with
 
     def _become_disposed(self) -> None:
         for key in self.required:
             self.tree.claims.unwant(self.activation.place.pair(key), self)
         self.uid = None
-        if self.error is not None:
-            self.error = self._traceback = None
-        self._set_state(FiberState.DISPOSED)
+        self.error = self.traceback = None
+        self._set_state(DISPOSED)
         self.tree.disposed(self)
         self._finish()
 
     def _fresh(self) -> Activation:
-        activation = Activation(self, self.mount, self._variables.copy())
+        activation = Activation(self, self.kernel, self.mount, self.variables.copy())
         activation.ctx = self.tree.make_context(activation.place)
         return activation
 
-    @override
-    def place_for(self, activation: Activation, mount: Place) -> Place:
-        intercepts = mount.intercepts
-        if self.required:
-            intercepts += tuple((key, cfg) for key, cfg in self.required.items() if cfg is not None)
-        return Place(activation, mount.realms, mount.scope, intercepts)
-
     def _set_state(self, state: FiberState) -> None:
         previous, self.state = self.state, state
-        self.kernel.transitions += (state in _MOVING) - (previous in _MOVING)
+        moving = state is LOADING or state is UNLOADING
+        self.kernel.transitions += moving - (previous is LOADING or previous is UNLOADING)
         if "internal/status" in self.tree.rows:
             self.tree.status(self, previous)

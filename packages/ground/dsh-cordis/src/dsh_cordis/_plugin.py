@@ -7,17 +7,15 @@ needed at run time.
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Final, Protocol
-from weakref import WeakKeyDictionary, ref
 
 from dsh_cordis._views import Viewable
 from dsh_cordis.errors import ConfigError
-from dsh_cordis.handle import Handle
+from dsh_cordis.handle import Handle, Record
 
 _MISSING: Final = object()
-_NOTHING: Final[Mapping[str, object]] = {}
+_KNOWN: Final = "_dsh_cordis_definition"
 
 
 class PluginObject(Protocol):
@@ -36,39 +34,22 @@ def _no_body(ctx: object, config: object) -> None:
     return None
 
 
-class Definition:
+class Definition(Record, eq=False):
     """A plugin as the kernel sees it."""
 
-    __slots__ = (
-        "identity",
-        "model",
-        "name",
-        "optional",
-        "plugin",
-        "required",
-        "run",
-        "transparent",
-    )
+    plugin: object
+    name: str | None
+    run: Callable[[object, object], object] = _no_body
+    required: Mapping[str, object] = {}
+    optional: frozenset[str] = frozenset()
+    model: object = None
+    transparent: bool = False
+    """Whether services are read through it as by the plugin that made it; a scope."""
 
-    def __init__(
-        self,
-        plugin: object,
-        name: str | None,
-        run: Callable[[object, object], object] = _no_body,
-        required: Mapping[str, object] | None = None,
-        optional: frozenset[str] = frozenset(),
-        model: object = None,
-        *,
-        transparent: bool = False,
-    ) -> None:
-        self.plugin = plugin
-        self.identity = identity_of(plugin)
-        self.transparent = transparent
-        self.name = name
-        self.run = run
-        self.required: Mapping[str, object] = required or _NOTHING
-        self.optional = optional
-        self.model = model
+    @property
+    def identity(self) -> object:
+        """What it is known by."""
+        return identity_of(self.plugin)
 
     def resolve_config(self, raw: object) -> object:
         """Run the config model; a definition without one takes the value as it is."""
@@ -100,69 +81,36 @@ def define(plugin: object, base: type) -> Definition:
     Raises:
         TypeError: It has none of these shapes, or an annotation of it cannot be found.
     """
-    if type(plugin) is FunctionType and not plugin.__dict__:
-        # The usual plugin; nothing can stand on it, so its signature tells all.
-        known = _signature_of(plugin, plugin, base)
-        run = _runner(plugin, plugin, known.takes_config)
-        name = plugin.__name__ if plugin.__name__ != "<lambda>" else None
-        return Definition(plugin, name, run, known.required, known.optional, known.model())
+    if type(plugin) is not FunctionType:
+        return _inspect(plugin, base)
+    # Reading a signature takes longer than all the rest of mounting a plugin. The answer stands on
+    # the function as long as nothing else does, and tells whose it is: `wraps` copies it.
+    found = plugin.__dict__.get(_KNOWN)
+    if isinstance(found, Definition) and found.plugin is plugin and len(plugin.__dict__) == 1:
+        return found
+    definition = _inspect(plugin, base)
+    if not plugin.__dict__:
+        plugin.__dict__[_KNOWN] = definition
+    return definition
+
+
+def _inspect(plugin: object, base: type) -> Definition:
     body, owner = _body_of(plugin)
-    signature = _signature_of(plugin, body, base)
-    required = {**signature.required, **_declared(plugin, owner)}
-    optional = signature.optional - required.keys() if signature.optional else _NONE
+    parameters = _parameters(plugin, body)
+    required, optional = needs_of(_annotation(parameters[0], body, strict=True), base)
+    required.update(_declared(plugin, owner))
+    takes_config = len(parameters) > 1
     model = getattr(owner, "Config", None)
-    if model is None:
-        model = signature.model()
-    elif getattr(model, "model_validate", None) is None:
-        model = None
-    run = _runner(plugin, body, signature.takes_config)
-    return Definition(plugin, _name_of(plugin), run, required, optional, model)
-
-
-_NONE: Final[frozenset[str]] = frozenset()
-
-
-class _Signature:
-    """What the parameters of a body tell."""
-
-    __slots__ = ("model", "optional", "required", "takes_config")
-
-    def __init__(
-        self, parameters: list[inspect.Parameter], body: Callable[..., object], base: type
-    ):
-        self.takes_config = len(parameters) > 1
-        self.required: dict[str, None] = {}
-        self.optional = _NONE
-        context_type = _annotation(parameters[0], body, strict=True)
-        if isinstance(context_type, type) and issubclass(context_type, base):
-            named, free = needs_of(context_type, base)
-            self.required, self.optional = dict.fromkeys(named), frozenset(free)
-        self.model: Callable[[], object] = _no_model
-        model = _annotation(parameters[1], body, strict=False) if self.takes_config else None
-        if getattr(model, "model_validate", None) is not None:
-            # Weakly where possible: a class defined beside its plugin may lead back to it.
-            self.model = ref(model) if isinstance(model, type) else partial(_same, model)
-
-
-def _no_model() -> None:
-    return None
-
-
-def _same(value: object) -> object:
-    return value
-
-
-# Reading a signature takes longer than all the rest of mounting a plugin.
-_signatures: "WeakKeyDictionary[Callable[..., object], _Signature]" = WeakKeyDictionary()
-
-
-def _signature_of(plugin: object, body: Callable[..., object], base: type) -> _Signature:
-    if not isinstance(body, FunctionType):
-        return _Signature(_parameters(plugin, body), body, base)
-    known = _signatures.get(body)
-    if known is None or (known.model is not _no_model and known.model() is None):
-        known = _signatures[body] = _Signature(_parameters(plugin, body), body, base)
-    return known
+    if model is None and takes_config:
+        model = _annotation(parameters[1], body, strict=False)
+    return Definition(
+        plugin,
+        _name_of(plugin),
+        _runner(plugin, body, takes_config),
+        required,
+        frozenset(optional - required.keys()),
+        None if getattr(model, "model_validate", None) is None else model,
+    )
 
 
 def _body_of(plugin: object) -> tuple[Callable[..., object], object]:
@@ -231,11 +179,11 @@ def _declared(plugin: object, owner: object) -> Mapping[str, object]:
     raise TypeError(f"`inject` of {plugin!r} must be a list of keys or a mapping, not {inject!r}")
 
 
-def needs_of(context_type: type, base: type) -> tuple[list[str], set[str]]:
+def needs_of(context_type: object, base: type) -> tuple[dict[str, object], set[str]]:
     """The annotated names of a context class: required ones in order, and optional ones."""
-    required: dict[str, None] = {}
+    required: dict[str, object] = {}
     optional: set[str] = set()
-    for cls in reversed(context_type.__mro__):
+    for cls in reversed(context_type.__mro__) if isinstance(context_type, type) else ():
         if not issubclass(cls, base) or cls is base:
             continue
         for name in _annotated_names(cls):
@@ -247,7 +195,7 @@ def needs_of(context_type: type, base: type) -> tuple[list[str], set[str]]:
             elif default is None:
                 required.pop(name, None)
                 optional.add(name)
-    return list(required), optional
+    return required, optional
 
 
 def _annotated_names(cls: type) -> list[str]:

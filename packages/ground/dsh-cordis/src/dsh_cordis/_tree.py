@@ -36,11 +36,7 @@ class Tree:
 
     def enter(self, fiber: Node) -> None:
         """Record a mounted plugin."""
-        identity = fiber.definition.identity
-        fibers = self.registry.get(identity)
-        if fibers is None:
-            fibers = self.registry[identity] = {}
-        fibers[fiber] = None
+        self.registry.setdefault(fiber.definition.identity, {})[fiber] = None
 
     def leave(self, fiber: Node) -> None:
         """Drop a record; the plugin's own goes with the last one."""

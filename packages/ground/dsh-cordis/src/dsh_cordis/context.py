@@ -4,16 +4,18 @@ Upstream: packages/core/src/context.ts and fiber.ts of Cordis.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from dsh_cordis import _dispatch
-from dsh_cordis._activation import Claim, FiberState, Place, lifecycle_frame
-from dsh_cordis._dispatch import UNKEYED, Listener, Route
+from dsh_cordis._activation import Activation, Claim, FiberState, Place, lifecycle_code
+from dsh_cordis._dispatch import Listener, Route
 from dsh_cordis._effects import is_awaitable, set_up, start_background
 from dsh_cordis._fiber import FiberCore
 from dsh_cordis._plugin import Definition, Plugin, define, identity_of
@@ -32,7 +34,7 @@ from dsh_cordis.events import (
     SyncWaterfall,
     Waterfall,
 )
-from dsh_cordis.handle import Completion, EffectInfo, Handle, all_of
+from dsh_cordis.handle import Completion, EffectInfo, Handle
 
 if TYPE_CHECKING:
     # structlog brings asyncio and a tenth of a second; it is imported at the first `ctx.log`.
@@ -46,7 +48,7 @@ S = TypeVar("S", bound=Viewable)
 _Predicate = Callable[["Context"], bool]
 
 
-class Target(Route):
+class Target(Route, eq=False):
     """To whom a dispatch goes.
 
     Args:
@@ -55,11 +57,7 @@ class Target(Route):
         admits: A further condition on the listener's owning context.
     """
 
-    __slots__ = ()
-
-    def __init__(self, key: object = UNKEYED, admits: _Predicate | None = None) -> None:
-        """See the class."""
-        super().__init__(key, admits)
+    admits: _Predicate | None = None
 
 
 class Fiber(FiberCore):
@@ -95,7 +93,7 @@ class Fiber(FiberCore):
 
     def effects(self) -> list[EffectInfo]:
         """The live registrations as a tree, oldest first."""
-        return [EffectInfo(handle) for handle in self.children()]
+        return [EffectInfo.of(handle) for handle in self.children()]
 
     async def __aenter__(self) -> Self:
         try:
@@ -130,7 +128,8 @@ class Context:
         tree = self._tree = Tree(Context._at)
         tree.root = self
         self._hot = tree.hot.emit
-        fiber = Fiber(tree, Definition(None, "root"), None, None)
+        fiber = _make_fiber(tree, Definition(None, "root"), None, None)
+        fiber._owner = fiber.activation
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
         fiber.activation.ctx = self
@@ -197,13 +196,14 @@ class Context:
                 f"ctx.on takes an event class with a name and a listener, not {event!r}"
             )
         row = self._tree.rows.get(name) or self._tree.row(name)
-        entry = Listener(self, place.scope, listener, row, activation)
+        stack = activation.stack
+        entry = Listener(
+            self, place.scope, row, listener, listener, everywhere, _owner=activation, _home=stack
+        )
         if once:
             entry.only_once()
-        if everywhere:
-            entry.everywhere = True
         row.add(entry, prepend=prepend)
-        activation.stack.put(entry)
+        stack.items[entry] = None
         return entry
 
     def emit(self, event: Emit, *, target: Target | None = None) -> None:
@@ -309,12 +309,23 @@ class Context:
                 f"{key!r} cannot be a service key: give an identifier that Context lacks"
             )
         predicate = None if available is None else partial(self._ask, available)
-        claim = Claim(place, key, value, predicate, self._tree.claims)
-        self._tree.claims.add(claim)
-        place.activation.claims[claim.pair] = claim
-        place.activation.stack.add(claim)
-        claim.public = self.fiber.state is FiberState.ACTIVE
-        self._tree.claims.changed(claim.pair)
+        activation, claims = place.activation, self._tree.claims
+        pair = place.pair(key)
+        claim = Claim(
+            place,
+            key,
+            pair,
+            value,
+            predicate,
+            claims,
+            next(self._tree.kernel.uids),
+            self.fiber.state is FiberState.ACTIVE,
+            _owner=activation,
+        )
+        claims.add(claim)
+        activation.claims[pair] = claim
+        activation.stack.add(claim)
+        claims.changed(pair)
         return claim
 
     def _ask(self, available: _Predicate, place: Place) -> bool:
@@ -334,7 +345,7 @@ class Context:
         """The service of an active plugin in this realm, or None; not to be kept over awaits."""
         name = key if isinstance(key, str) else cast("type[Viewable]", key).key
         place = self._place.resolver or self._place
-        claim = self._tree.claims.get(place.pair(name))
+        claim = self._tree.claims.live.get(place.pair(name))
         if claim is None or not claim.public or not claim.is_available(self._place):
             return None
         return self._seen(claim)
@@ -413,14 +424,15 @@ class Context:
         """
         self._place.activation.check("ctx.inject")
         definition = define(body, Context)
-        configs = dict(keys) if isinstance(keys, Mapping) else dict.fromkeys(keys)
-        definition.required = {**definition.required, **configs}
+        configs = keys if isinstance(keys, Mapping) else dict.fromkeys(keys)
+        required = {**definition.required, **configs}
+        definition = msgspec.structs.replace(definition, required=required)
         return self._mount(definition, config, self._place)
 
     def _mount(self, definition: Definition, config: object, place: Place) -> Fiber:
         tree = self._tree
         tree.kernel.require_host("ctx.plugin")
-        fiber = Fiber(tree, definition, place, config)
+        fiber = _make_fiber(tree, definition, place, config)
         tree.enter(fiber)
         place.activation.stack.add(fiber)
         try:
@@ -434,7 +446,13 @@ class Context:
     def unplug(self, plugin: Plugin) -> Completion:
         """Dispose every fiber of a plugin in this tree."""
         fibers = list(self._tree.registry.get(identity_of(plugin), ()))
-        return all_of([fiber() for fiber in fibers])
+        disposals = [fiber() for fiber in fibers]
+
+        async def wait() -> None:
+            for disposal in disposals:
+                await disposal
+
+        return Completion(wait)
 
     async def settled(self) -> None:
         """Wait until no fiber of the whole tree is in transition; raise what failed.
@@ -443,9 +461,9 @@ class Context:
             Exception: The error of the FAILED fiber; an `ExceptionGroup` if there are several.
             DeadlockError: A plugin body or a disposer asks, for whose end this would wait.
         """
-        frame = lifecycle_frame()
-        if frame is not None:
-            raise DeadlockError(frame.activation.fiber.name, "the whole tree")
+        caller = lifecycle_code()
+        if caller is not None:
+            raise DeadlockError(caller.fiber.name, "the whole tree")
         await self._tree.kernel.wait_quiet()
         errors = self._tree.failures()
         if len(errors) == 1:
@@ -457,17 +475,19 @@ class Context:
 
     def extend(self) -> "Context":
         """A derived context of the same fiber, with a table of realms of its own."""
-        return Context._at(self._tree, self._place.but(realms=dict(self._place.realms)))
+        return self._but(realms=dict(self._place.realms))
 
     def isolate(self, key: str, label: str | None = None) -> "Context":
         """A derived context with a fresh realm for one key; equal labels join one realm."""
         realm = object() if label is None else ("label", label)
-        return Context._at(self._tree, self._place.but(realms={**self._place.realms, key: realm}))
+        return self._but(realms={**self._place.realms, key: realm})
 
     def intercept(self, key: str, config: object) -> "Context":
         """A derived context through which a service sees additional configuration."""
-        entry = (*self._place.intercepts, (key, config))
-        return Context._at(self._tree, self._place.but(intercepts=entry))
+        return self._but(intercepts=(*self._place.intercepts, (key, config)))
+
+    def _but(self, **changes: object) -> "Context":
+        return Context._at(self._tree, msgspec.structs.replace(self._place, **changes))
 
     @property
     def log(self) -> "FilteringBoundLogger":
@@ -481,6 +501,21 @@ class Context:
     @override
     def __repr__(self) -> str:
         return f"<Context of {self.fiber.name!r}>"
+
+
+def _make_fiber(tree: Tree, definition: Definition, place: Place | None, config: object) -> Fiber:
+    return Fiber(
+        # The root's has no owner but itself.
+        _owner=cast("Activation", None) if place is None else place.activation,
+        kernel=tree.kernel,
+        definition=definition,
+        mount=place,
+        required=dict(definition.required),
+        uid=next(tree.kernel.uids),
+        tree=tree,
+        config=config,
+        variables=copy_context(),
+    )
 
 
 _RESERVED: Final = frozenset({"fiber", "root", *dir(Context)})

@@ -5,126 +5,92 @@ of the composite effect it was moved into. Unwinding goes strictly newest first.
 Upstream: packages/core/src/fiber.ts of Cordis (disposables).
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import ContextVar
-from enum import Enum, auto
-from functools import partial
-from typing import Final, Literal
+from typing import Any, ClassVar, Protocol
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from dsh_cordis._kernel import Kernel
 
-Sink = Callable[[Exception, str], None]
-"""Takes what a disposer raised, and its label."""
-
-Rest = Callable[[], Awaitable[None]] | Literal["pending"] | None
-"""What is left after the synchronous part of undoing: work, a wait for itself, or nothing."""
-
-_within: ContextVar[tuple["Handle", ...]] = ContextVar("dsh_cordis_within", default=())
+Work = Callable[[], Awaitable[None]]
 
 
-class Owner(ABC):
+class Owner(Protocol):
     """Whose registrations a stack holds; an activation of a fiber."""
 
     kernel: Kernel
 
-    @abstractmethod
     def report(self, error: Exception, label: str) -> None:
         """Log an error with the fiber's name and deliver it to `internal/error`."""
 
-    @abstractmethod
     def fail(self, error: Exception) -> None:
         """Take the fiber down because a background task of it raised."""
 
-    @abstractmethod
-    def mark_task(self) -> None:
-        """Mark the current task as a background task of the fiber."""
+
+class Record(msgspec.Struct, eq=False):
+    """Base of what the kernel keeps; such structs are made in half the time of other objects."""
+
+    __repr__ = object.__repr__
 
 
-class Done:
-    """Something asked for is complete already; awaiting it returns at once."""
+class Completion:
+    """What acting on a handle or a fiber gives; it may be awaited, and may be dropped.
 
-    __slots__ = ()
-
-    def __await__(self) -> Generator[object, None, None]:
-        return
-        yield
-
-
-class Going:
-    """Something asked for goes on in the kernel; awaiting it only waits and raises its errors."""
+    What was asked for goes on without it: awaiting only waits, and raises the errors.
+    """
 
     __slots__ = ("_wait",)
 
-    def __init__(self, wait: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, wait: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+        """Made by the kernel; without a wait what was asked for is complete already."""
         self._wait = wait
 
-    def __await__(self) -> Generator[object, None, None]:
-        return self._run().__await__()
-
-    async def _run(self) -> None:
-        await self._wait()
+    def __await__(self) -> Generator[Any, None, None]:  # what it yields belongs to the event loop
+        if self._wait is not None:
+            yield from self._wait().__await__()
 
 
-Completion = Done | Going
-"""What acting on a handle or a fiber gives; it may be awaited, and may be dropped."""
-
-DONE: Final = Done()
+DONE = Completion()
 
 
-def all_of(parts: Sequence[Completion]) -> Completion:
-    """Several completions as one."""
-
-    async def wait() -> None:
-        for part in parts:
-            await part
-
-    return Going(wait) if parts else DONE
-
-
-class HandleState(Enum):
-    """Where a handle is in its single use."""
-
-    LIVE = auto()
-    UNDOING = auto()
-    USED = auto()
-
-
-class Handle:
+class Handle(Record, eq=False, weakref=True, kw_only=True):
     """Undoes one registration, once.
 
     `handle()` undoes a synchronous effect before it returns; `await handle()` also waits for an
     asynchronous one. Further calls do no work and wait for the same completion.
     """
 
-    # Class attributes are the defaults of what most handles never need.
+    _owner: Owner
+    _label: str = ""
     _home: "Stack | None" = None
-    _use = HandleState.LIVE
-    _how: Literal["unload", "sync", "async"] = "unload"
+    _begun: bool = False
+    _by_hand: bool = False
+    used: bool = False
+    """Whether undoing is complete."""
+
+    # What is left to do after the synchronous part of undoing; whoever undoes it does that, too.
+    _rest: Work | None = None
     _errors: list[Exception] | None = None
     _callbacks: list[Callable[[], None]] | None = None
-    _used_event: "anyio.Event | None" = None
-    _raisers = 0
+    _raisers: int = 0
 
-    _label = ""
+    opaque: ClassVar[bool] = False
+    """Whether its children are no parts of it, as those of a fiber."""
 
-    def __init__(self, owner: Owner, label: str) -> None:
-        """Made by the kernel; see `Context.effect` and its siblings."""
-        self._owner = owner
-        self._label = label
+    simple: ClassVar[bool] = False
+    """Whether undoing it never needs the task of the body."""
 
     @property
     def label(self) -> str:
         """What diagnostics call this registration."""
         return self._label
 
-    @property
-    def used(self) -> bool:
-        """Whether undoing is complete."""
-        return self._use is HandleState.USED
+    @override
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.label!r}>"
 
     def __call__(self) -> Completion:
         """Undo the registration; the result may be awaited.
@@ -133,22 +99,19 @@ class Handle:
             Exception: What disposers raised, after all have run (a group if several), unless the
                 undo is asynchronous; then awaiting raises it.
         """
-        if self._use is HandleState.USED:
-            return DONE
-        if self._use is HandleState.UNDOING:
-            return Going(self._wait_by_hand)
-        self._use = HandleState.UNDOING
-        self._how = "sync"
-        rest = self._begin()
-        if rest is None:
+        if self._begun:
+            return DONE if self.used else Completion(self._wait_by_hand)
+        self._begun = self._by_hand = True
+        self._raisers += 1
+        if self._undo():
             self._finish()
+        self._raisers -= 1
         if self.used:
             self._raise_errors()
             return DONE
-        self._how = "async"
-        if rest is not None and rest != "pending":
-            self._owner.kernel.start(partial(self._complete, rest), what=f"undoing {self.label!r}")
-        return Going(self._wait_by_hand)
+        if self._rest is not None:
+            self._owner.kernel.start(self.complete, what=f"undoing {self.label!r}")
+        return Completion(self._wait_by_hand)
 
     async def ready(self) -> None:
         """Wait until an asynchronous set-up is done; raise its error.
@@ -156,34 +119,29 @@ class Handle:
         A synchronous registration is ready at once.
         """
 
-    opaque = False
-    """Whether its children are no parts of it, as those of a fiber."""
-
-    simple = False
-    """Whether undoing it never needs the task of the body."""
-
     def children(self) -> "list[Handle]":
         """The parts of a composite, oldest first."""
         return []
 
     def would_hang(self) -> bool:
         """Whether undoing can only be complete after the code that asks."""
-        return self in _within.get()
+        return self in undoing.get()
 
     async def _wait_by_hand(self) -> None:
         if not self.would_hang():
-            await self.wait_used(raising=True)
-
-    async def wait_used(self, *, raising: bool = False) -> None:
-        """Wait until undoing is complete; with `raising`, raise what the disposers raised."""
-        if self._use is not HandleState.USED:
-            self._raisers += raising
+            self._raisers += 1
             try:
-                await self._event().wait()
+                await self.wait_used()
             finally:
-                self._raisers -= raising
-            if raising:
-                self._raise_errors()
+                self._raisers -= 1
+            self._raise_errors()
+
+    async def wait_used(self) -> None:
+        """Wait until undoing is complete."""
+        if not self.used:
+            event = anyio.Event()
+            self.when_used(event.set)
+            await event.wait()
 
     def when_used(self, callback: Callable[[], None]) -> None:
         """Call back when undoing is complete."""
@@ -191,20 +149,28 @@ class Handle:
             self._callbacks = []
         self._callbacks.append(callback)
 
-    def _event(self) -> "anyio.Event":
-        if self._used_event is None:
-            self._used_event = anyio.Event()
-        return self._used_event
+    @property
+    def has_rest(self) -> bool:
+        """Whether somebody has to do what is left of undoing; otherwise it finishes by itself."""
+        return self._rest is not None
 
-    def _begin(self) -> Rest:
-        """Do the synchronous part of undoing; errors go to `_errors`."""
-        return None
+    def _undo(self) -> bool:
+        """Do the synchronous part of undoing; errors go to `_failed`.
 
-    async def _complete(self, rest: Callable[[], Awaitable[None]]) -> None:
-        await rest()
-        self._finish()
+        True if nothing is left. Otherwise `_rest` is what is left, or this finishes by itself.
+        """
+        return True
 
-    def _failed(self, error: Exception) -> None:
+    async def complete(self) -> None:
+        """Do what is left of undoing, or wait for who does it."""
+        rest, self._rest = self._rest, None
+        if rest is None:
+            await self.wait_used()
+        else:
+            await rest()
+            self._finish()
+
+    def _failed(self, error: Exception, label: str = "") -> None:
         """Keep what a disposer raised; the others still run."""
         if self._errors is None:
             self._errors = []
@@ -212,26 +178,19 @@ class Handle:
 
     def _finish(self) -> None:
         """Undoing is complete: leave the stack, hand out errors, wake who waits."""
-        self._use = HandleState.USED
+        self.used = True
         home, self._home = self._home, None
         if home is not None:
             home.items.pop(self, None)
-        if self._errors is not None:
-            if home is not None and self._how == "unload":
-                self._drain_errors(home.sink)
-            elif self._how == "async" and not self._raisers:
-                self._drain_errors(self._owner.report)
-        if self._used_event is not None:
-            self._used_event.set()
+        if self._errors is not None and not (self._by_hand and self._raisers):
+            errors, self._errors = self._errors, None
+            sink = self._owner.report if self._by_hand or home is None else home.sink
+            for error in errors:
+                sink(error, self.label)
         if self._callbacks is not None:
             callbacks, self._callbacks = self._callbacks, None
             for callback in callbacks:
                 callback()
-
-    def _drain_errors(self, sink: Sink) -> None:
-        errors, self._errors = self._errors, None
-        for error in errors or ():
-            sink(error, self.label)
 
     def _raise_errors(self) -> None:
         if self._errors is None:
@@ -240,106 +199,77 @@ class Handle:
             raise self._errors[0]
         raise ExceptionGroup(f"undoing {self.label!r} failed", list(self._errors))
 
-    def unload(self) -> "Pause | None":
-        """Undo as part of unwinding the stack; returns what has to be awaited first, if any."""
-        if self._use is HandleState.USED:
-            return None
-        if self._use is HandleState.UNDOING:
-            return Pause(self, None)
-        self._use = HandleState.UNDOING
-        rest = self._begin()
-        if rest is None:
-            if self._errors is None and self._callbacks is None and self._used_event is None:
-                # Nobody waits, and the stack has let go of it already.
-                self._use, self._home = HandleState.USED, None
-            else:
-                self._finish()
-            return None
-        if self.used:
-            return None
-        if rest == "pending":
-            return Pause(self, None)
-        return Pause(self, partial(self._complete, rest))
+    def unload(self) -> bool:
+        """Undo as part of unwinding the stack; False if that has to be awaited."""
+        if not self._begun:
+            self._begun = True
+            if self._undo():
+                if self._errors is None and self._callbacks is None:
+                    # Nobody waits, and the stack has let go of it already.
+                    self.used, self._home = True, None
+                else:
+                    self._finish()
+        return self.used
 
 
-class Pause:
-    """A point at which unwinding has to wait: for work it must do, or for a handle by itself."""
-
-    __slots__ = ("handle", "work")
-
-    def __init__(self, handle: Handle, work: Callable[[], Awaitable[None]] | None) -> None:
-        self.handle = handle
-        self.work = work
-
-    async def wait(self) -> None:
-        """Do the work, or wait for the handle."""
-        if self.work is not None:
-            await self.work()
-        else:
-            await self.handle.wait_used()
-
-
-class Stack:
+class Stack(Record, eq=False):
     """Registrations in order, unwound newest first."""
 
-    __slots__ = ("items", "sink")
+    sink: Callable[[Exception, str], None]
+    """Takes what a disposer raised, and its label."""
 
-    def __init__(self, sink: Sink) -> None:
-        self.items: dict[Handle, None] = {}
-        self.sink = sink
+    items: dict[Handle, None] = msgspec.field(default_factory=dict)
 
     def add(self, handle: Handle) -> None:
         """Put a handle on top; one that stands elsewhere moves."""
         if handle._home is not None:
-            handle._home.discard(handle)
+            handle._home.items.pop(handle, None)
         handle._home = self
         self.items[handle] = None
 
-    def put(self, handle: Handle) -> None:
-        """Put a new handle on top."""
-        handle._home = self
-        self.items[handle] = None
-
-    def discard(self, handle: Handle) -> None:
-        """Forget a handle."""
-        self.items.pop(handle, None)
-
-    def unwind(self) -> Pause | None:
-        """Undo from the top until nothing is left (None) or something has to be awaited."""
+    def unwind(self) -> Handle | None:
+        """Undo from the top until nothing is left (None), or up to what has to be awaited."""
         items = self.items
         while items:
             handle, _ = items.popitem()
-            pause = handle.unload()
-            if pause is not None:
+            if not handle.unload():
                 items[handle] = None  # it leaves the list only when finished
-                return pause
+                return handle
         return None
 
     async def unwind_all(self) -> None:
         """Undo everything, waiting where needed."""
-        while (pause := self.unwind()) is not None:
-            await pause.wait()
+        while (handle := self.unwind()) is not None:
+            await handle.complete()
+
+    def take(self, handle: Handle, owner: Owner) -> bool:
+        """Move a handle registered on the same activation here; False for a foreign one."""
+        if handle._owner is not owner:
+            return False
+        if not handle.used:
+            self.add(handle)
+        return True
 
 
-def move(handle: Handle, stack: Stack, owner: Owner) -> bool:
-    """Move a handle registered on the same activation into a stack; False for a foreign one."""
-    if handle._owner is not owner:
-        return False
-    if not handle.used:
-        stack.add(handle)
-    return True
-
-
-class EffectInfo:
+class EffectInfo(Record, eq=False):
     """One live registration and its parts, for diagnostics."""
 
-    __slots__ = ("children", "label")
-
-    def __init__(self, handle: Handle) -> None:
-        self.label = handle.label
-        parts = [] if handle.opaque else handle.children()
-        self.children = [EffectInfo(part) for part in parts]
+    label: str
+    children: "list[EffectInfo]"
 
     @override
     def __repr__(self) -> str:
         return f"EffectInfo({self.label!r}, {self.children!r})"
+
+    @classmethod
+    def of(cls, handle: Handle) -> "EffectInfo":
+        """What stands under a handle now."""
+        parts = [] if handle.opaque else handle.children()
+        return cls(handle.label, [cls.of(part) for part in parts])
+
+
+undoing: ContextVar[tuple[Handle, ...]] = ContextVar("dsh_cordis_undoing", default=())
+"""The handles whose disposers are the running code, so that its own call cannot wait for them."""
+
+lifecycle: ContextVar[Owner | None] = ContextVar("dsh_cordis_lifecycle", default=None)
+"""The activation whose body or disposer is the running code; no background task has one."""

@@ -6,11 +6,13 @@ Upstream: packages/core/dsh-scope of the harness.
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from dsh_cordis._keys import KeyRecord, chain, find_record, link, record_for
+import msgspec
+
+from dsh_cordis._keys import KeyRecord, chain_of, find_record, link, record_for
 from dsh_cordis._plugin import Definition
 from dsh_cordis.context import Context, Fiber
 from dsh_cordis.errors import ScopeError
-from dsh_cordis.handle import Handle
+from dsh_cordis.handle import Handle, Record
 
 V = TypeVar("V")
 
@@ -73,7 +75,7 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
     binding = None if parent is None else bind_scope_parent(key, parent)
     definition = Definition(record, None, transparent=True)
     try:
-        fiber = ctx._mount(definition, None, ctx._place.but(scope=record))
+        fiber = ctx._mount(definition, None, msgspec.structs.replace(ctx._place, scope=record))
     except BaseException:
         if binding is not None:
             link(record, None)
@@ -90,7 +92,8 @@ def scope_of(ctx: Context) -> object | None:
 
 def scope_chain_of(key: object | None) -> list[object]:
     """The key and those above it, nearest first; nothing for None."""
-    return list(chain(key))
+    above = [record.key for record in chain_of(find_record(key))]
+    return above or ([] if key is None else [key])
 
 
 def bind_scope_parent(key: object, parent: object) -> ScopeBinding:
@@ -107,35 +110,21 @@ def bind_scope_parent(key: object, parent: object) -> ScopeBinding:
     return ScopeBinding(record)
 
 
-class Layer(Generic[V]):
+class Layer(Record, Generic[V], eq=False):
     """What one scope holds in a table; a snapshot."""
 
-    __slots__ = ("anonymous", "named", "scope")
-
-    def __init__(self, scope: object | None, named: dict[str, V], anonymous: list[V]) -> None:
-        """Made by `ScopedTable`."""
-        self.scope = scope
-        self.named = named
-        self.anonymous = anonymous
+    scope: object | None
+    named: dict[str, V]
+    anonymous: list[V]
 
 
-class _Entry(Generic[V]):
-    __slots__ = ("value",)
-
-    def __init__(self, value: V) -> None:
-        self.value = value
+class _Entry(Record, Generic[V], eq=False):
+    value: V
 
 
-class _Layer(Generic[V]):
-    __slots__ = ("anonymous", "named")
-
-    def __init__(self) -> None:
-        self.named: dict[str, _Entry[V]] = {}
-        self.anonymous: dict[_Entry[V], None] = {}
-
-    @property
-    def empty(self) -> bool:
-        return not self.named and not self.anonymous
+class _Layer(Record, Generic[V], eq=False):
+    named: dict[str, _Entry[V]] = msgspec.field(default_factory=dict)
+    anonymous: dict[_Entry[V], None] = msgspec.field(default_factory=dict)
 
 
 class ScopedTable(Generic[V]):
@@ -158,54 +147,35 @@ class ScopedTable(Generic[V]):
 
     def set(self, ctx: Context, name: str, value: V) -> Handle:
         """Register a named value in the layer of `ctx`'s scope; it shadows farther layers."""
-        entry = _Entry(value)
-
-        def enter(layer: _Layer[V]) -> None:
-            if name in layer.named:
-                raise self._duplicate(name)
-            layer.named[name] = entry
-
-        def leave(layer: _Layer[V]) -> None:
-            if layer.named.get(name) is entry:
-                del layer.named[name]
-
-        return self._register(ctx, enter, leave, name)
+        return self._register(ctx, name, _Entry(value))
 
     def add(self, ctx: Context, value: V) -> Handle:
         """Register an anonymous value; equal values are separate entries."""
-        entry = _Entry(value)
+        return self._register(ctx, None, _Entry(value))
 
-        def enter(layer: _Layer[V]) -> None:
-            layer.anonymous[entry] = None
-
-        def leave(layer: _Layer[V]) -> None:
-            layer.anonymous.pop(entry, None)
-
-        return self._register(ctx, enter, leave, "entry")
-
-    def _register(
-        self,
-        ctx: Context,
-        enter: Callable[[_Layer[V]], None],
-        leave: Callable[[_Layer[V]], None],
-        label: str,
-    ) -> Handle:
+    def _register(self, ctx: Context, name: str | None, entry: _Entry[V]) -> Handle:
         scope = ctx._place.scope
         record = scope if isinstance(scope, KeyRecord) else None
 
         def undo() -> None:
             layer = self._layers.get(record)
             if layer is not None:
-                leave(layer)
-            self._drop_empty(record)
+                layer.anonymous.pop(entry, None)
+                if name is not None and layer.named.get(name) is entry:
+                    del layer.named[name]
+                if not layer.named and not layer.anonymous:
+                    del self._layers[record]
             self._on_change()
 
         def set_up() -> Callable[[], None]:
-            layer = self._layers.setdefault(record, _Layer())
-            try:
-                enter(layer)
-            finally:
-                self._drop_empty(record)
+            layer = self._layers.get(record) or _Layer()
+            if name is None:
+                layer.anonymous[entry] = None
+            elif name in layer.named:
+                raise self._duplicate(name)
+            else:
+                layer.named[name] = entry
+            self._layers[record] = layer
             try:
                 self._on_change()
             except BaseException:
@@ -213,12 +183,7 @@ class ScopedTable(Generic[V]):
                 raise
             return undo
 
-        return ctx.effect(set_up, label=label)
-
-    def _drop_empty(self, record: KeyRecord | None) -> None:
-        layer = self._layers.get(record)
-        if layer is not None and layer.empty:
-            del self._layers[record]
+        return ctx.effect(set_up, label=name or "entry")
 
     def view(self, scope: object | None) -> dict[str, V]:
         """The merged named entries: global ones, then each layer down to the scope's own."""
@@ -238,7 +203,10 @@ class ScopedTable(Generic[V]):
         if scope is not None and record is None:
             return None
         layer = self._layers.get(record)
-        return None if layer is None else _snapshot(scope, layer)
+        if layer is None:
+            return None
+        named = {name: entry.value for name, entry in layer.named.items()}
+        return Layer(scope, named, [entry.value for entry in layer.anonymous])
 
     def chain_layers(self, scope: object | None) -> list[Layer[V]]:
         """The existing layers of the scope's chain, farthest first, the global one included."""
@@ -246,12 +214,5 @@ class ScopedTable(Generic[V]):
         return [layer for key in keys if (layer := self.peek(key)) is not None]
 
     def _layers_down_to(self, scope: object | None) -> list[_Layer[V]]:
-        records = [find_record(key) for key in reversed(scope_chain_of(scope))]
-        found = [self._layers.get(None)]
-        found += [self._layers.get(record) for record in records if record is not None]
-        return [layer for layer in found if layer is not None]
-
-
-def _snapshot(scope: object | None, layer: _Layer[V]) -> Layer[V]:
-    named = {name: entry.value for name, entry in layer.named.items()}
-    return Layer(scope, named, [entry.value for entry in layer.anonymous])
+        records = [None, *reversed([*chain_of(find_record(scope))])]
+        return [layer for record in records if (layer := self._layers.get(record)) is not None]

@@ -61,7 +61,7 @@ def traces(ctx: Context) -> Traces:
     return Traces(
         fibers=Counter(fiber.name for fiber in tree.fibers()),
         listeners=+Counter({name: len(row.listeners()) for name, row in tree.rows.items()}),
-        services=Counter(key for _, key in tree.claims.pairs()),
+        services=Counter(key for _, key in tree.claims.live),
         effects=Counter(effect.label for effect in ctx.fiber.effects()),
     )
 
