@@ -167,7 +167,7 @@ async def test_S93_detach_during_the_announcement_waits_for_it() -> None:
         assert ctx.sessions.get("a") is None
 
 
-async def test_S94_listeners_find_the_event_and_may_not_append_to_it() -> None:
+async def test_S94_A48_listeners_find_the_event_and_may_not_append_to_it() -> None:
     async with store_root() as ctx:
         session, other = ctx.sessions.create(), ctx.sessions.create()
         found: list[object] = []
@@ -177,8 +177,9 @@ async def test_S94_listeners_find_the_event_and_may_not_append_to_it() -> None:
                 return
             found.append(event.session.events[-1] is event.event)
             other.append("x/y", 1)
-            with pytest.raises(ReentrantAppendError):
+            with pytest.raises(ReentrantAppendError) as refused:
                 session.append("x/y", 2)
+            assert refused.value.code == "SESSION_REENTRY"
 
         ctx.on(SessionEventAppended, listener)
         session.append(TurnStart(turn=1))

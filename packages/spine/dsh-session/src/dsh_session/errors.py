@@ -8,7 +8,7 @@ SessionError
 ├── UnsupportedEventError (``SESSION_EVENT_UNSUPPORTED``)    intact, but not for this build
 ├── InvalidLogError (``SESSION_LOG_INVALID``)                the events do not fit together
 ├── ProjectionUnavailableError (``SESSION_PROJECTION_UNAVAILABLE``)
-├── ReentrantAppendError (``SESSION_APPEND_REENTRANT``)
+├── ReentrantAppendError (``SESSION_REENTRY``)
 ├── SessionStateError (codes in the class)                   misuse of the store
 └── SessionForkError (codes in the class)
 """
@@ -130,7 +130,7 @@ class ReentrantAppendError(SessionError):
         super().__init__(
             f"session {session_id!r} is just appending: a listener of 'session/event' may append "
             "to other sessions only; do it after the append returned",
-            "SESSION_APPEND_REENTRANT",
+            "SESSION_REENTRY",
         )
 
 
