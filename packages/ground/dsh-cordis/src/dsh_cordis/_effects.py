@@ -55,7 +55,7 @@ class Disposer(Handle):
 class Starting(Handle, kw_only=True):
     """What has a set-up that others may wait for."""
 
-    started: anyio.Event | None = None
+    started: "anyio.Event | None" = None  # a text: anyio loads what it names
     """While an asynchronous set-up goes on."""
 
     setup_error: Exception | None = None
@@ -174,8 +174,8 @@ class Managed(Starting):
     """An async context manager, entered and exited in one kernel task of its own."""
 
     manager: AbstractAsyncContextManager[object] | None
+    leave: "anyio.Event"
     gate: Gate = msgspec.field(default_factory=Gate)
-    leave: anyio.Event = msgspec.field(default_factory=anyio.Event)
 
     @override
     def _undo(self) -> bool:
@@ -265,7 +265,7 @@ def manage(
 ) -> Managed:
     """Register an async context manager and start entering it."""
     owner.kernel.require_host(label)
-    managed = Managed(manager, _owner=owner, _label=label, started=anyio.Event())
+    managed = Managed(manager, anyio.Event(), _owner=owner, _label=label, started=anyio.Event())
     stack.add(managed)
     owner.kernel.start(managed.run)
     return managed
