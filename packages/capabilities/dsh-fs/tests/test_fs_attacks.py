@@ -13,8 +13,9 @@ import anyio
 import pytest
 
 import dsh_fs
-from dsh_fs import Edit, FsError, FsService, FsTarget, ReplaceIfVersion
+from dsh_fs import Edit, FsError, FsService, FsTarget, FsVersion, ReplaceIfVersion
 from dsh_fs._paths import Fence, fresh_key  # noqa: PLC2701  # what comes between it and its use
+from dsh_fs._reading import read_whole  # noqa: PLC2701  # the same
 from dsh_fs.search_tool import search_alone
 from dsh_fs.testing import no_staging_left
 from dsh_tools import ToolExecutionResult
@@ -155,6 +156,26 @@ async def test_C10_C121_a_change_between_check_and_publishing_is_not_overwritten
     assert no_staging_left(workspace)
 
 
+async def test_C10_C15_a_change_between_check_and_reading_is_not_edited(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = workspace / "sub/f"
+
+    def read_late(key: str, display: str, max_bytes: int) -> tuple[bytes, FsVersion]:
+        path.write_text("inside, theirs", encoding="utf-8")
+        return read_whole(key, display, max_bytes)
+
+    async with bench(workspace) as b:
+        target = await b.fs.resolve("sub/f")
+        known = await b.fs.stat(target)
+        assert known is not None
+        monkeypatch.setattr("dsh_fs._writing.read_whole", read_late)
+        with pytest.raises(FsError) as caught:
+            await b.fs.edit_text(target, Edit("inside", "ours"), ReplaceIfVersion(known.version))
+    assert caught.value.code == "FS_STALE_VERSION"
+    assert path.read_text(encoding="utf-8") == "inside, theirs"
+
+
 # ---- links ----------------------------------------------------------------------------------
 
 
@@ -252,7 +273,7 @@ async def test_the_variables_of_running_programs_are_out_of_reach(tmp_path: Path
         for path in ("/proc/self", "/proc/self/task", f"/proc/{os.getppid()}/"):
             result = await b.run("grep", pattern="PATH", path=path)
             assert code_of(result) == "FS_PERMISSION_DENIED"
-        result = await b.run("grep", pattern="^[A-Z]+=", path="/proc", include="environ")
+        result = await b.run("grep", pattern="^Name:", path="/proc", include="status")
         assert text_of(result).startswith("No matches found")
 
 

@@ -9,14 +9,14 @@ import anyio
 import pytest
 
 import dsh_shell
-from dsh_agent import Agent, current_initiator, with_initiator
+from dsh_agent import Agent, current_initiator
+from dsh_agent.initiator import initiated_by
 from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
 from dsh_cordis import Context, task_census
 from dsh_llm import AbortController, message_text
 from dsh_session import UserMessageEvent
 from dsh_shell import (
     Job,
-    JobBody,
     JobEnd,
     JobError,
     JobRegistry,
@@ -189,15 +189,11 @@ async def test_T129_a_job_is_no_part_of_the_call_that_began_it() -> None:
 
     async with bench() as (tools, jobs, _):
         agent = tools.agent()
-        with RecordingCensus().installed():
-            job = await with_initiator(agent, lambda: _start(jobs, agent, look))
+        with RecordingCensus().installed(), initiated_by(agent):
+            job = jobs.start("x", "two\n lines ", agent, look)
         await job.wait()
     assert seen == [None, None]
     assert job.label == "two lines"
-
-
-async def _start(jobs: JobRegistry, agent: Agent, body: JobBody) -> Job:
-    return jobs.start("x", "two\n lines ", agent, body)
 
 
 async def test_C55_a_result_job_repeats_its_output_and_a_wait_may_run_out() -> None:
