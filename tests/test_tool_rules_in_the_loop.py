@@ -1,8 +1,10 @@
 """Rules of the tool layer that show only where the loop schedules, logs and sends."""
 
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -348,6 +350,24 @@ async def test_T97_after_an_abort_each_call_has_its_answer_in_order() -> None:
 KINDS = ("call", "result")
 
 
+class LateStage:
+    """A stage that another function runs."""
+
+    immediate = False
+
+    def __init__(
+        self, run: Callable[..., Awaitable[ToolExecutionResult]], *arguments: object
+    ) -> None:
+        self._run = run
+        self._arguments = arguments
+
+    def alone(self) -> "LateStage":
+        return self
+
+    def __await__(self) -> Generator[Any, None, ToolExecutionResult]:  # as any coroutine
+        return self._run(*self._arguments).__await__()
+
+
 async def test_T75_T98_a_failing_scheduler_answers_every_call_and_raises_its_first_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -358,8 +378,8 @@ async def test_T75_T98_a_failing_scheduler_answers_every_call_and_raises_its_fir
         undisturbed: list[bool] = []
         reported: list[str] = []
         scheduler = stack.ctx.tools.scheduler
-        dispatch: Callable[..., Awaitable[ToolExecutionResult]] = scheduler.dispatch
-        finalize: Callable[..., Awaitable[ToolExecutionResult]] = scheduler.finalize
+        dispatching: Callable[..., Awaitable[ToolExecutionResult]] = scheduler.dispatching
+        finalizing: Callable[..., Awaitable[ToolExecutionResult]] = scheduler.finalizing
         failed = anyio.Event()
 
         async def body(run: ToolRunContext) -> str:
@@ -371,17 +391,17 @@ async def test_T75_T98_a_failing_scheduler_answers_every_call_and_raises_its_fir
             if run.call_id == "c1":
                 await failed.wait()
                 raise RuntimeError("first")
-            return await dispatch(run)
+            return await dispatching(run)
 
         async def broken_finalize(
             run: ToolRunContext, result: ToolExecutionResult
         ) -> ToolExecutionResult:
             if run.call_id == "c3":
                 raise RuntimeError("second")
-            return await finalize(run, result)
+            return await finalizing(run, result)
 
-        monkeypatch.setattr(scheduler, "dispatch", broken_dispatch)
-        monkeypatch.setattr(scheduler, "finalize", broken_finalize)
+        monkeypatch.setattr(scheduler, "dispatching", partial(LateStage, broken_dispatch))
+        monkeypatch.setattr(scheduler, "finalizing", partial(LateStage, broken_finalize))
         stack.ctx.on(AgentError, lambda e: reported.append(str(e.error)), everywhere=True)
         add(stack, "t", body, parallel=True)
         with structlog.testing.capture_logs() as records:

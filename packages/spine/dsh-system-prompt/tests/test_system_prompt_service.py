@@ -1,14 +1,16 @@
 """Registration and assembly."""
 
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from dsh_cordis import ConfigError, Context, Next, create_scope
+from dsh_cordis import ConfigError, Context, Next, bind_scope_parent, create_scope
 from dsh_llm import RuntimeContextSource, SnapshotSection, ToolSchema, message_text
 from dsh_system_prompt import (
     AssemblyContext,
@@ -32,6 +34,7 @@ from dsh_system_prompt import (
     section_order,
     texts,
 )
+from dsh_system_prompt.scopes import ScopeCache
 
 BARE = Config(include_harness_identity=False)
 
@@ -183,6 +186,108 @@ async def test_T110_membership_is_fixed_when_the_variables_are_known() -> None:
         b.prompt.section("s", 2, late)
         assert await b.text() == "counts\n\ns"
         assert await b.text() == "counts\n\ns\n\ndoes not count yet"
+
+
+async def test_T110_a_variable_registered_by_one_counts_in_a_layer_not_reached_yet() -> None:
+    async with bench() as b:
+        key = object()
+        mine = b.scope(key)
+
+        def early(context: AssemblyContext) -> str:
+            if not added:
+                added.append(1)
+                b.prompt.variable("same_table", "does not count yet")
+                mine.variable("nearer", "counts")
+            return ""
+
+        added: list[int] = []
+        b.prompt.variable("v", early)
+        assert (await b.prompt.assemble(key)).variables == {"v": "", "nearer": "counts"}
+        assert (await b.prompt.assemble(key)).variables == {
+            "v": "",
+            "same_table": "does not count yet",
+            "nearer": "counts",
+        }
+
+
+class Key:
+    """A scope key that can be referred to weakly."""
+
+
+async def test_T113_an_assembly_serves_until_something_in_it_changes() -> None:
+    async with bench(Config(include_harness_identity=False, persona="{{x}}")) as b:
+        key = Key()
+        said = {"x": "1", "section": "s", "context": "c"}
+        contributed = [ToolsContribution(schemas=[ToolSchema("a", "A.", {})])]
+        b.prompt.variable("x", lambda context: said["x"])
+        b.prompt.section("s", 1, lambda context: said["section"])
+        b.prompt.context("c", 1, lambda context: said["context"])
+        b.prompt.tools(lambda context: contributed[0])
+        first = await b.prompt.assemble(key)
+        assert await b.prompt.assemble(key) is first
+        assert render_prompt(first) == "1\n\ns"
+        for what in said:
+            said[what] += "!"
+            assert await b.prompt.assemble(key) is not first
+            first = await b.prompt.assemble(key)
+        assert render_prompt(first) == "1!\n\ns!"
+        assert [each.text for each in first.contexts] == ["c!"]
+        contributed[0] = ToolsContribution(schemas=[ToolSchema("b", "B.", {})])
+        assert [each.name for each in (await b.prompt.assemble(key)).tools] == ["b"]
+        remove = b.prompt.section("t", 2, "t")
+        assert await b.text(key) == "1!\n\ns!\n\nt"
+        remove()
+        assert await b.text(key) == "1!\n\ns!"
+        given = await b.prompt.assemble(key, variables={"x": "given"})
+        assert render_prompt(given) == "given\n\ns!"
+
+
+async def test_T113_nobody_can_change_an_assembly_that_serves_again() -> None:
+    async with bench() as b:
+        b.prompt.variable("x", "1")
+        assembly = await b.prompt.assemble(None)
+        for mapping in (assembly.variables, assembly.section_owners, assembly.tool_owners):
+            with pytest.raises(TypeError):
+                mapping["x"] = "2"  # type: ignore[index]  # read-only, on purpose
+
+
+async def test_T107_a_scope_that_moves_sees_what_stands_above_it_then() -> None:
+    async with bench() as b:
+        above, other, key = Key(), Key(), Key()
+        b.scope(above).section("s", 1, "above")
+        b.scope(other).section("s", 1, "other")
+        binding = bind_scope_parent(key, above)
+        assert await b.text(key) == "above"
+        binding.move(other)
+        assert await b.text(key) == "other"
+        binding.move(None)
+        assert await b.text(key) == ""
+
+
+async def test_what_is_kept_for_a_scope_goes_with_it() -> None:
+    made: list[object] = []
+
+    def make(scope: object | None) -> str:
+        made.append(scope)
+        return f"value {len(made)}"
+
+    cache = ScopeCache(make)
+    key = Key()
+    assert [cache.get(key), cache.get(key), cache.get(None), cache.get(None)] == [
+        "value 1",
+        "value 1",
+        "value 2",
+        "value 2",
+    ]
+    assert [cache.get(7), cache.get(7)] == ["value 3", "value 4"]  # no weak reference to numbers
+    cache.clear()
+    assert cache.get(key) == "value 5"
+    gone = weakref.ref(key)
+    made.clear()
+    del key
+    gc.collect()
+    assert gone() is None
+    assert cache.get(None) == "value 1"
 
 
 async def test_T111_all_tool_providers_contribute() -> None:

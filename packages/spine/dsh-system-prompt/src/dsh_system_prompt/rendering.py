@@ -3,7 +3,6 @@
 from dsh_llm import Message, RuntimeContextSource, SnapshotSection, create_user_message
 
 from . import texts
-from .interpolation import interpolate
 from .types import PromptAssembly, RenderedContexts
 
 
@@ -13,13 +12,7 @@ def render_prompt(assembly: PromptAssembly) -> str:
     Raises:
         PromptVariableError: A variable cannot be filled.
     """
-    rendered = (
-        interpolate(section.text, assembly.variables, section=section.name)
-        if section.interpolate
-        else section.text
-        for section in assembly.sections
-    )
-    return "\n\n".join(text for text in rendered if text)
+    return assembly._rendered
 
 
 def render_contexts(assembly: PromptAssembly) -> RenderedContexts | None:

@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from dsh_brand import utf16_key
 from dsh_cordis import Context, Handle, ScopedTable, Service, Target
-from dsh_llm import AbortSignal, ToolSchema
+from dsh_llm import AbortSignal
 
 from . import texts
-from .errors import CompletePromptError, PromptRegistrationError
+from ._plan import ContextEntry, Plan, Section
+from .errors import PromptRegistrationError
 from .events import SystemPromptAssemble, SystemPromptChange
 from .interpolation import VARIABLE_NAME
 from .positions import section_order
-from .tool_order import order_tools
-from .types import (
-    AssemblyContext,
-    PromptAssembly,
-    PromptContext,
-    PromptSection,
-    TextProvider,
-    ToolsContribution,
-    ToolsProvider,
-)
+from .scopes import ScopeCache, walk
+from .types import AssemblyContext, PromptAssembly, TextProvider, ToolsProvider
 
 if TYPE_CHECKING:  # pydantic is loaded when a prompt service is mounted, not before
     from .config import Config as PromptConfig
@@ -40,21 +32,6 @@ class _ConfigModel:
         from .config import Config
 
         return Config
-
-
-class _Section(msgspec.Struct, frozen=True):
-    name: str
-    order: float
-    provider: TextProvider
-    complete: bool
-    interpolate: bool
-    owner: str
-
-
-class _Context(msgspec.Struct, frozen=True):
-    name: str
-    order: float
-    provider: TextProvider
 
 
 class SystemPrompt(Service):
@@ -74,13 +51,17 @@ class SystemPrompt(Service):
         self._events = ctx
 
         def changed() -> None:
+            self._plans.clear()
+            self._variable_layers.clear()
             ctx.emit(SystemPromptChange())
 
-        self._sections = ScopedTable[_Section](duplicate=_duplicate, on_change=changed)
-        self._contexts = ScopedTable[_Context](duplicate=_duplicate, on_change=changed)
+        self._sections = ScopedTable[Section](duplicate=_duplicate, on_change=changed)
+        self._contexts = ScopedTable[ContextEntry](duplicate=_duplicate, on_change=changed)
         self._variables = ScopedTable[TextProvider](duplicate=_duplicate, on_change=changed)
         self._tools = ScopedTable[ToolsProvider](duplicate=_duplicate, on_change=changed)
         self._suppressions = ScopedTable[None](duplicate=_duplicate, on_change=changed)
+        self._plans = ScopeCache(self._plan)
+        self._variable_layers = ScopeCache(self._variables.chain_layers)
         if self._config.include_harness_identity:
             name = "harness:identity"
             self.section(name, section_order(name), texts.IDENTITY, interpolate=False)
@@ -111,7 +92,7 @@ class SystemPrompt(Service):
         """
         _check_order(name, order)
         owner = self.ctx.fiber.name or ""
-        entry = _Section(name, order, text, complete, interpolate, owner)
+        entry = Section(name, order, text, complete, interpolate, owner)
         return self._sections.set(self.ctx, name, entry)
 
     def context(self, name: str, order: float, provider: TextProvider) -> Handle:
@@ -122,7 +103,7 @@ class SystemPrompt(Service):
             PromptRegistrationError: The name is taken in this layer.
         """
         _check_order(name, order)
-        return self._contexts.set(self.ctx, name, _Context(name, order, provider))
+        return self._contexts.set(self.ctx, name, ContextEntry(name, order, provider))
 
     def variable(self, name: str, value: TextProvider) -> Handle:
         """Define ``{{name}}`` for sections; a provider's `None` means that it has no value.
@@ -165,37 +146,29 @@ class SystemPrompt(Service):
             Exception: What a provider or listener raised.
         """
         values = self._values(scope, signal, agent, variables or {})
-        known = {name: value for name, value in values.items() if value is not None}
-        context = AssemblyContext(scope=scope, signal=signal, agent=agent, variables=known)
-        sections = list(self._sections.view(scope).values())
-        contexts = list(self._contexts.view(scope).values())
-        tool_providers = self._tools.entries(scope)
-        complete = _the_complete(sections)
-        silent = not self._config.include_runtime_context or bool(self._suppressions.entries(scope))
-        texts_by_name = {each.name: _text(each.provider, context) for each in sections}
-        contributions = [provider(context) for provider in tool_providers]
-        assembly = PromptAssembly(
-            sections=_sorted_sections(sections, texts_by_name),
-            contexts=() if silent else _sorted_contexts(contexts, context),
-            tools=self._ordered_tools(contributions),
-            variables=values,
-            section_owners={each.name: each.owner for each in sections},
-            tool_owners={k: v for each in contributions for k, v in each.owners.items()},
-        )
-        assembly = await self._intercepted(assembly, context)
-        if complete is not None:
-            sole = (_section(complete, texts_by_name[complete.name]),)
-            assembly = msgspec.structs.replace(assembly, sections=sole)
-        return msgspec.structs.replace(assembly, contexts=()) if silent else assembly
+        plan = self._plans.get(scope)
+        context = AssemblyContext(scope=scope, signal=signal, agent=agent, variables=_known(values))
+        made = plan.make(context, values)
+        if not self._events.has_listeners(SystemPromptAssemble, scope):
+            return made.final
 
-    async def _intercepted(
-        self, assembly: PromptAssembly, context: AssemblyContext
-    ) -> PromptAssembly:
         async def inner() -> PromptAssembly:
-            return assembly
+            return made.assembly
 
         event = SystemPromptAssemble(context=context)
-        return await self._events.waterfall(event, inner, target=Target(context.scope))
+        assembly = await self._events.waterfall(event, inner, target=Target(scope))
+        assembly = plan.completed(assembly, made.texts)
+        return msgspec.structs.replace(assembly, contexts=()) if plan.silent else assembly
+
+    def _plan(self, scope: object | None) -> Plan:
+        return Plan(
+            self._sections.view(scope).values(),
+            self._contexts.view(scope).values(),
+            self._tools.entries(scope),
+            self._config.tool_order,
+            silent=not self._config.include_runtime_context
+            or bool(self._suppressions.entries(scope)),
+        )
 
     def _values(
         self,
@@ -206,25 +179,21 @@ class SystemPrompt(Service):
     ) -> dict[str, str | None]:
         values: dict[str, str | None] = {}
         # Shadowed providers run too: each layer is a table of its own, read when it is reached.
-        for layer in self._variables.chain_layers(scope):
-            for name, provider in list(layer.named.items()):
-                known = {key: value for key, value in values.items() if value is not None}
-                context = AssemblyContext(scope=scope, signal=signal, agent=agent, variables=known)
-                values[name] = _value(provider, context)
-        return {**values, **given}
+        for layer in walk(lambda: self._variable_layers.get(scope)):
+            for name, provider in layer.named.items():
+                if isinstance(provider, str):
+                    values[name] = provider
+                    continue
+                context = AssemblyContext(
+                    scope=scope, signal=signal, agent=agent, variables=_known(values)
+                )
+                values[name] = provider(context)
+        values.update(given)
+        return values
 
-    def _ordered_tools(self, contributions: list[ToolsContribution]) -> tuple[ToolSchema, ...]:
-        schemas = [schema for each in contributions for schema in each.schemas]
-        known = {
-            name
-            for each in contributions
-            for name in (
-                [schema.name for schema in each.schemas]
-                if each.known_names is None
-                else each.known_names
-            )
-        }
-        return order_tools(schemas, self._config.tool_order, known)
+
+def _known(values: Mapping[str, str | None]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _check_order(name: str, order: float) -> None:
@@ -237,47 +206,3 @@ def _duplicate(name: str) -> Exception:
         f"{name!r} is already registered in this scope; dispose that registration first, or "
         "shadow it in a nearer scope, such as an agent's"
     )
-
-
-def _value(provider: TextProvider, context: AssemblyContext) -> str | None:
-    return provider if isinstance(provider, str) else provider(context)
-
-
-def _text(provider: TextProvider, context: AssemblyContext) -> str:
-    return _value(provider, context) or ""
-
-
-def _the_complete(sections: list[_Section]) -> _Section | None:
-    complete = [section for section in sections if section.complete]
-    if len(complete) > 1:
-        names = ", ".join(repr(section.name) for section in complete)
-        raise CompletePromptError(
-            f"sections {names} each replace the whole prompt; only one may be visible"
-        )
-    return complete[0] if complete else None
-
-
-def _section(entry: _Section, text: str) -> PromptSection:
-    return PromptSection(
-        name=entry.name, order=entry.order, text=text, interpolate=entry.interpolate
-    )
-
-
-def _sorted_sections(
-    entries: list[_Section], texts_by_name: Mapping[str, str]
-) -> tuple[PromptSection, ...]:
-    ordered = sorted(entries, key=_position)
-    return tuple(_section(entry, texts_by_name[entry.name]) for entry in ordered)
-
-
-def _sorted_contexts(
-    entries: list[_Context], context: AssemblyContext
-) -> tuple[PromptContext, ...]:
-    return tuple(
-        PromptContext(name=entry.name, order=entry.order, text=_text(entry.provider, context))
-        for entry in sorted(entries, key=_position)
-    )
-
-
-def _position(entry: _Section | _Context) -> tuple[float, bytes]:
-    return entry.order, utf16_key(entry.name)

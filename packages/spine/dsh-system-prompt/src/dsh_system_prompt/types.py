@@ -1,11 +1,14 @@
 """What an assembly is made of. Upstream: packages/prompt/system-prompt/src/types.ts."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
 
 from dsh_llm import AbortSignal, SnapshotSection, ToolSchema
+
+from .interpolation import interpolate
 
 
 class AssemblyContext(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ class PromptContext(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-class PromptAssembly(msgspec.Struct, frozen=True, kw_only=True):
+class PromptAssembly(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Everything a request says besides the conversation."""
 
     sections: tuple[PromptSection, ...] = ()
@@ -67,6 +70,17 @@ class PromptAssembly(msgspec.Struct, frozen=True, kw_only=True):
     """The plugin that registered each section, by section name."""
     tool_owners: Mapping[str, str] = msgspec.field(default_factory=dict)
     """The plugin that registered each tool, by tool name."""
+
+    @cached_property
+    def _rendered(self) -> str:
+        # Kept, since an assembly serves until something in it changes.
+        rendered = (
+            interpolate(section.text, self.variables, section=section.name)
+            if section.interpolate
+            else section.text
+            for section in self.sections
+        )
+        return "\n\n".join(text for text in rendered if text)
 
 
 class RenderedContexts(msgspec.Struct, frozen=True, kw_only=True):

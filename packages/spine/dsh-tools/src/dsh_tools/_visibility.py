@@ -1,16 +1,21 @@
 """Which tool a viewer sees: layers, shadowing, restrictions and guards."""
 
 import difflib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
 import msgspec
 
-from dsh_cordis import Context, Handle, ScopedTable, scope_chain_of, scope_of
+from dsh_brand import NotJsonError, freeze_object
+from dsh_cordis import Context, Handle, ScopedTable, scope_of
+from dsh_llm import ToolSchema
+from dsh_system_prompt import ToolsContribution
+from dsh_system_prompt.scopes import ScopeCache, walk
 
 from . import texts
-from .errors import ToolNotFoundError, ToolRegistrationError
+from .errors import ToolDeclarationError, ToolNotFoundError, ToolRegistrationError
 from .execution import ToolRunContext
 from .types import ToolDefinition
 
@@ -31,53 +36,29 @@ class _Restriction(msgspec.Struct, frozen=True):
         return name not in self.deny and (self.allow is None or name in self.allow)
 
 
-class View:
-    """What one viewer sees, and the chain of scopes for which that holds."""
+class View(msgspec.Struct, frozen=True, dict=True):
+    """What one viewer sees."""
 
-    __slots__ = ("chain", "guarded", "visible")
+    visible: Mapping[str, ToolDefinition]
+    known_names: Sequence[str]
+    """Of the viewer's layers, hidden ones too."""
+    owners: Mapping[str, str]
+    """The plugin that registered each visible tool."""
+    guarded: bool
+    """Whether there are guards for the viewer's calls."""
 
-    def __init__(self, visible: Mapping[str, ToolDefinition], guarded: bool) -> None:
-        self.visible: Final = visible
-        self.guarded: Final = guarded
-        self.chain: list[ref[object]] = []
+    @cached_property
+    def contribution(self) -> ToolsContribution:
+        """What a model is told about the visible tools; one object as long as nothing changes.
 
-    def holds_for(self, chain: list[object]) -> bool:
-        if len(chain) != len(self.chain):
-            return False
-        for known, key in zip(self.chain, chain, strict=True):  # noqa: SIM110  # a generator costs more
-            if known() is not key:
-                return False
-        return True
-
-
-class _ViewCache:
-    """Views by scope; every call of a tool reads one, and they change seldom."""
-
-    def __init__(self, make: Callable[[object | None], View]) -> None:
-        self._make = make
-        self._views: WeakKeyDictionary[object, View] = WeakKeyDictionary()
-        self._unscoped: View | None = None
-
-    def clear(self) -> None:
-        self._views.clear()
-        self._unscoped = None
-
-    def get(self, scope: object | None) -> View:
-        if scope is None:
-            if self._unscoped is None:
-                self._unscoped = self._make(None)
-            return self._unscoped
-        # Keys are told apart by identity, and a scope may be moved below another one.
-        chain = scope_chain_of(scope)
-        try:
-            view = self._views.get(scope)
-            if view is None or not view.holds_for(chain):
-                view = self._make(scope)
-                view.chain = [ref(key) for key in chain]
-                self._views[scope] = view
-        except TypeError:  # a key that is not hashable, or cannot be referred to weakly
-            return self._make(scope)
-        return view
+        Raises:
+            ToolDeclarationError: The parameters of a tool are no lossless JSON.
+        """
+        return ToolsContribution(
+            schemas=tuple(map(_schema, self.visible.values())),
+            known_names=self.known_names,
+            owners=self.owners,
+        )
 
 
 class ToolViews:
@@ -91,7 +72,7 @@ class ToolViews:
         self._tools = ScopedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
         self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
         self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
-        self._cache = _ViewCache(self._view)
+        self._cache = ScopeCache(self._view)
         self.current: Final = self._cache.get
         """All that concerns the calls of a viewer; every call of a tool asks."""
         self._owners: WeakKeyDictionary[ToolDefinition, str] = WeakKeyDictionary()
@@ -108,11 +89,6 @@ class ToolViews:
         handle = self._tools.set(ctx, definition.name, definition)
         self._owners[definition] = ctx.fiber.name or ""
         return handle
-
-    def owners(self, scope: object | None) -> dict[str, str]:
-        """The plugin that registered each tool a viewer sees."""
-        visible = self.visible(scope).items()
-        return {name: self._owners.get(definition, "") for name, definition in visible}
 
     def restrict(
         self, ctx: Context, allow: Collection[str] | None, deny: Collection[str] | None
@@ -140,19 +116,17 @@ class ToolViews:
     def _view(self, scope: object | None) -> View:
         own = self._own_names(scope)
         masks = self._restrictions.entries(scope)
+        known = self._tools.view(scope)
         visible = {
             name: definition
-            for name, definition in self._tools.view(scope).items()
+            for name, definition in known.items()
             if name in own or all(mask.admits(name) for mask in masks)
         }
-        return View(visible, bool(self._guards.entries(scope)))
+        owners = {name: self._owners.get(each, "") for name, each in visible.items()}
+        return View(visible, tuple(known), owners, bool(self._guards.entries(scope)))
 
     def _forget(self) -> None:
         self._cache.clear()
-
-    def known_names(self, scope: object | None) -> list[str]:
-        """All names of a viewer's layers, hidden ones too."""
-        return list(self._tools.view(scope))
 
     def lookup(self, name: str, scope: object | None) -> ToolDefinition:
         """The tool a viewer means by `name`.
@@ -173,15 +147,8 @@ class ToolViews:
 
     def guards(self, scope: object | None) -> Iterator[Guard]:
         """Global guards first, then the chain, farthest first; each layer as it is when reached."""
-        # Layers that come up during the walk count, entries of a table being walked do not.
-        walked: list[object | None] = []
-        while True:
-            layers = self._guards.chain_layers(scope)
-            layer = next((each for each in layers if each.scope not in walked), None)
-            if layer is None:
-                return
-            walked.append(layer.scope)
-            yield from list(layer.anonymous)
+        for layer in walk(lambda: self._guards.chain_layers(scope)):
+            yield from layer.anonymous
 
     def _own_names(self, scope: object | None) -> Collection[str]:
         layer = self._tools.peek(scope)
@@ -202,6 +169,21 @@ class ToolViews:
                 f"unknown tools {', '.join(unknown)}; the scope inherits: "
                 f"{', '.join(sorted(inherited)) or 'none'}"
             )
+
+
+def _schema(definition: ToolDefinition) -> ToolSchema:
+    try:
+        parameters = freeze_object(dict(definition.parameters))
+    except NotJsonError as error:
+        raise ToolDeclarationError(
+            f"tool {definition.name!r}: parameters are {error.message}"
+        ) from error
+    return ToolSchema(
+        name=definition.name,
+        description=definition.description,
+        parameters=parameters,
+        defer_loading=True if definition.defer_loading else None,
+    )
 
 
 def _duplicate(name: str, scope: object | None = None) -> Exception:

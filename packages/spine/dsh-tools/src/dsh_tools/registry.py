@@ -4,7 +4,6 @@ import math
 from collections.abc import Collection, Coroutine
 from typing import Any, ClassVar, Literal
 
-from dsh_brand import NotJsonError, freeze_object
 from dsh_cordis import Context, Handle, Service
 from dsh_llm import ToolSchema
 from dsh_system_prompt import AssemblyContext, SystemPrompt, ToolsContribution
@@ -82,7 +81,7 @@ class ToolRegistry(Service):
         Raises:
             ToolDeclarationError: The parameters of a tool are no lossless JSON.
         """
-        return tuple(_schema(definition) for definition in self._views.visible(scope).values())
+        return tuple(self._views.current(scope).contribution.schemas)
 
     def execution_mode(self, call: ToolExecutionInput) -> Literal["parallel", "exclusive"]:
         """Whether a call may overlap with others. Never raises; doubt means exclusive."""
@@ -100,11 +99,7 @@ class ToolRegistry(Service):
         return self.scheduler.execute(call)
 
     def _contribute(self, assembly: AssemblyContext) -> ToolsContribution:
-        return ToolsContribution(
-            schemas=self.schemas(assembly.scope),
-            known_names=self._views.known_names(assembly.scope),
-            owners=self._views.owners(assembly.scope),
-        )
+        return self._views.current(assembly.scope).contribution
 
 
 def _check_definition(definition: ToolDefinition) -> None:
@@ -120,18 +115,3 @@ def _check_definition(definition: ToolDefinition) -> None:
     timeout = definition.timeout_ms
     if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
         raise ToolDeclarationError(f"{where}: timeout_ms must be positive, not {timeout!r}")
-
-
-def _schema(definition: ToolDefinition) -> ToolSchema:
-    try:
-        parameters = freeze_object(dict(definition.parameters))
-    except NotJsonError as error:
-        raise ToolDeclarationError(
-            f"tool {definition.name!r}: parameters are {error.message}"
-        ) from error
-    return ToolSchema(
-        name=definition.name,
-        description=definition.description,
-        parameters=parameters,
-        defer_loading=True if definition.defer_loading else None,
-    )
