@@ -66,7 +66,7 @@ async def stored(ctx: Context, session_id: SessionId) -> list[SessionEvent]:
         return list(await handle.read())
 
 
-async def test_T26_creation_in_order() -> None:
+async def test_A59_listT26_creation_in_order() -> None:
     async with loop_stack(say("hi")) as stack:
 
         async def setup(ctx: Context, agent: Agent) -> None:
@@ -212,7 +212,7 @@ async def test_A53_without_a_loop_nothing_makes_agents() -> None:
         assert stack.agent.status == "idle"
 
 
-async def test_T13_dispose_in_the_middle_of_a_reply() -> None:
+async def test_A114_listT13_dispose_in_the_middle_of_a_reply() -> None:
     store = MemoryLogStore()
     async with loop_stack(before=with_store(store)) as stack:
         handle = stack.handle
@@ -247,7 +247,7 @@ async def test_T13_dispose_in_the_middle_of_a_reply() -> None:
             handle.agent.followup("too late")
 
 
-async def test_A13_dispose_inside_a_tool_of_the_same_agent_does_not_hang() -> None:
+async def test_A13_A117_dispose_inside_a_tool_of_the_same_agent_does_not_hang() -> None:
     async with loop_stack(call(("c1", "nope", ""))) as stack:
 
         async def setup(ctx: Context, agent: Agent) -> None:
@@ -360,7 +360,7 @@ async def test_A28_A64_an_inbox_that_cannot_be_folded_fails_the_resume_and_nothi
             await stack.ctx.fiber.dispose()
 
 
-async def test_A86_T24_a_crashed_turn_is_closed_and_the_next_one_resumes() -> None:
+async def test_A86_A99_listT24_a_crashed_turn_is_closed_and_the_next_one_resumes() -> None:
     store = MemoryLogStore()
     replies: list[list[Step]] = [say("one"), say("two")]
     async with loop_stack(*replies, before=with_store(store)) as stack:

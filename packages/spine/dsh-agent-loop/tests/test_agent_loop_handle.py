@@ -72,7 +72,7 @@ async def test_A4_A12_a_wake_after_an_abort_runs_in_a_turn_of_its_own() -> None:
         ]
 
 
-async def test_A9_cancel_discards_what_is_pending_next_step_first() -> None:
+async def test_A9_A24_cancel_discards_what_is_pending_next_step_first() -> None:
     async with loop_stack() as stack:
         stack.agent.inbox.append("next-turn", create_user_message("T"))
         stack.agent.inject("S")
@@ -334,7 +334,7 @@ async def test_A73_a_listener_task_that_goes_on_is_cancelled_after_its_grace() -
         assert sorted(ended) == ["idle", "running"]
 
 
-async def test_A75_a_refused_turn_start_is_told_and_uses_no_number() -> None:
+async def test_A6_A75_a_refused_turn_start_is_told_and_uses_no_number() -> None:
     async with loop_stack(say("hi")) as stack:
         session = stack.agent.session
         append = session.append
@@ -379,7 +379,7 @@ async def test_A75_a_turn_that_could_not_be_closed_is_closed_by_the_next_driver(
         assert lines[-2:] == ["turn/end 2 completed", "~status idle"]
 
 
-async def test_A82_an_exception_that_arrives_with_the_abort_is_not_reported() -> None:
+async def test_A82_A118_an_exception_that_arrives_with_the_abort_is_not_reported() -> None:
     async with loop_stack() as stack:
 
         async def broken(event: PreStep, next_: Next[PreStepDecision]) -> PreStepDecision:
@@ -392,7 +392,7 @@ async def test_A82_an_exception_that_arrives_with_the_abort_is_not_reported() ->
         assert not [line for line in lines if line.startswith("~agent/error")]
 
 
-async def test_A73_a_listener_task_counts_without_a_driver() -> None:
+async def test_A73_A125_a_listener_task_counts_without_a_driver() -> None:
     async with loop_stack() as stack:
         ended: list[str] = []
 

@@ -59,7 +59,7 @@ class InHistory(ScriptedModel):
 
 
 @pytest.mark.parametrize("keep_inbox", [True, False])
-async def test_T11_cancel_during_pre_step(keep_inbox: bool) -> None:
+async def test_A26_listT11_cancel_during_pre_step(keep_inbox: bool) -> None:
     async with loop_stack() as stack:
         entered = anyio.Event()
 
@@ -79,7 +79,7 @@ async def test_T11_cancel_during_pre_step(keep_inbox: bool) -> None:
         assert stack.agent.inbox.next_turn == ()
 
 
-async def test_T12_cancel_during_a_retry_wait() -> None:
+async def test_A82_listT12_cancel_during_a_retry_wait() -> None:
     async with loop_stack(fail()) as stack:
         waiting = anyio.Event()
 
@@ -106,7 +106,7 @@ async def prompted(stack: LoopStack, texts: list[str]) -> None:
     texts.pop(0)
 
 
-async def test_T21_a_changed_prompt_on_a_route_that_reads_only_a_leading_one() -> None:
+async def test_A97_listT21_a_changed_prompt_on_a_route_that_reads_only_a_leading_one() -> None:
     async with loop_stack(say("a"), say("b")) as stack:
         await prompted(stack, ["one", "two"])
         head = stack.agent.session.surface.nodes[0]
@@ -119,7 +119,7 @@ async def test_T21_a_changed_prompt_on_a_route_that_reads_only_a_leading_one() -
         ]
 
 
-async def test_T21_a_changed_prompt_on_a_route_that_takes_it_in_the_history() -> None:
+async def test_A97_listT21_a_changed_prompt_on_a_route_that_takes_it_in_the_history() -> None:
     async with loop_stack() as stack:
         stack.ctx.llm.register_adapter(["new"], InHistory(say("a"), say("b")))
         stack.handle = await stack.ctx.agents.create(provider="new", model="m")
@@ -133,7 +133,7 @@ async def test_T21_a_changed_prompt_on_a_route_that_takes_it_in_the_history() ->
         ]
 
 
-async def test_T21_an_emptied_prompt_empties_every_node_later_ones_first() -> None:
+async def test_A97_listT21_an_emptied_prompt_empties_every_node_later_ones_first() -> None:
     async with loop_stack() as stack:
         stack.ctx.llm.register_adapter(["new"], InHistory(say("a"), say("b"), say("c")))
         stack.handle = await stack.ctx.agents.create(provider="new", model="m")
@@ -153,7 +153,7 @@ async def test_T21_an_emptied_prompt_empties_every_node_later_ones_first() -> No
         ]
 
 
-async def test_T22_history_rewritten_in_pre_step() -> None:
+async def test_A90_A98_listT22_history_rewritten_in_pre_step() -> None:
     async with loop_stack(say("a"), say("b")) as stack:
         await stack.run("M")
         session = stack.agent.session
@@ -194,7 +194,9 @@ class LateStage:
         return self
 
 
-async def test_T23_a_scheduler_failure_compared_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_A109_A110_A121_listT23_a_scheduler_failure_compared_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     replies = call(("c1", "t", ""), ("c2", "t", ""), ("c3", "t", ""))
     async with loop_stack(replies, config={"max_parallel_tool_calls": 2}) as stack:
         second = anyio.Event()

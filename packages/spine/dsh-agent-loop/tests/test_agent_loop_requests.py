@@ -51,7 +51,7 @@ def error_code(stack: LoopStack) -> str:
     return ends[-1].error.code
 
 
-async def test_A97_T21_a_changed_prompt_is_rewritten_in_place() -> None:
+async def test_A97_listT21_a_changed_prompt_is_rewritten_in_place() -> None:
     async with loop_stack(say("a"), say("b"), say("c")) as stack:
         text = ["You help."]
         stack.ctx.system_prompt.section("test", 1, lambda assembly: text[0])
@@ -107,7 +107,7 @@ async def test_A38_the_prompt_knows_the_model_of_the_step() -> None:
         assert message_text(stack.model.requests[0].messages[0]) == "test/m"
 
 
-async def test_A99_T22_rewritten_history_begins_a_series() -> None:
+async def test_A98_A99_listT22_rewritten_history_begins_a_series() -> None:
     async with loop_stack(say("a"), say("b")) as stack:
         await stack.run("M")
         session = stack.agent.session
@@ -139,7 +139,7 @@ async def test_A77_a_decision_may_declare_a_series() -> None:
         assert "request/header series" in await stack.run("N")
 
 
-async def test_A91_sampling_may_change_and_stays() -> None:
+async def test_A91_A95_sampling_may_change_and_stays() -> None:
     async with loop_stack(say("a"), say("b")) as stack:
 
         async def cooler(event: AgentRequest, next_: Next[LlmCallConfig]) -> LlmCallConfig:
@@ -262,7 +262,7 @@ async def test_A103_an_empty_answer_is_a_message_with_its_usage() -> None:
         assert [m.role for m in stack.agent.session.derive_messages()] == ["user"]
 
 
-async def test_A103_a_refused_record_is_told_as_abandoned() -> None:
+async def test_A46_A103_a_refused_record_is_told_as_abandoned() -> None:
     async with loop_stack(say("a")) as stack:
         session = stack.agent.session
         append = session.append

@@ -46,7 +46,7 @@ def results(stack: LoopStack) -> list[tuple[str | None, str | None]]:
     ]
 
 
-async def test_T2_a_tool_turn() -> None:
+async def test_A76_A81_listT2_a_tool_turn() -> None:
     async with loop_stack(call(("c1", "t", "{}")), say("done")) as stack:
         context = create_user_message("note")
 
@@ -85,7 +85,7 @@ async def test_T2_a_tool_turn() -> None:
         assert roles == ["user", "assistant", "tool", "user"]
 
 
-async def test_T3_parallel_calls_with_a_cap() -> None:
+async def test_A107_listT3_parallel_calls_with_a_cap() -> None:
     replies = call(("c1", "t", ""), ("c2", "t", ""), ("c3", "t", ""))
     async with loop_stack(replies, say("ok"), config={"max_parallel_tool_calls": 2}) as stack:
         ends = {name: anyio.Event() for name in ("c1", "c2", "c3")}
@@ -148,7 +148,7 @@ async def test_A106_an_exclusive_call_is_a_barrier() -> None:
         ]
 
 
-async def test_T10_cancel_while_a_tool_runs() -> None:
+async def test_A108_listT10_cancel_while_a_tool_runs() -> None:
     replies = call(("c1", "t", ""), ("c2", "t", ""))
     async with loop_stack(replies) as stack:
         entered = anyio.Event()
@@ -180,7 +180,7 @@ async def test_T10_cancel_while_a_tool_runs() -> None:
         ]
 
 
-async def test_T17_a_concluding_tool() -> None:
+async def test_A81_listT17_a_concluding_tool() -> None:
     async with loop_stack(call(("c1", "t", ""))) as stack:
 
         async def body(run: ToolRunContext) -> str:
@@ -207,7 +207,7 @@ async def ending(released: anyio.Event) -> AsyncGenerator[None]:
         released.set()
 
 
-async def test_T25_a_body_that_outlives_both_graces() -> None:
+async def test_A74_listT25_a_body_that_outlives_both_graces() -> None:
     clock = ManualClock()
     replies = call(("c1", "t", ""), ("c2", "t", ""))
     async with (

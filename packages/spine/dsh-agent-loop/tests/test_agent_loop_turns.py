@@ -30,19 +30,19 @@ SAID = ["assistant/message", "~end 4 message", "step/end 1.1"]
 END = ["~turn-stopping", "turn/end 1 completed", "~status idle"]
 
 
-async def test_T1_a_plain_turn() -> None:
+async def test_A76_A80_A81_listT1_a_plain_turn() -> None:
     async with loop_stack(say("hi")) as stack:
         assert await stack.run("M") == [*OPEN, *STEP, *COMMIT, *STREAM, *SAID, *END]
 
 
-async def test_T1_the_call_returns_behind_the_claim() -> None:
+async def test_A5_listT1_the_call_returns_behind_the_claim() -> None:
     async with loop_stack(say("hi")) as stack:
         stack.agent.followup("M")
         assert stack.recorder.take() == OPEN
         assert stack.agent.status == "running"
 
 
-async def test_T1_a_second_turn_logs_only_what_changed() -> None:
+async def test_A99_A100_listT1_a_second_turn_logs_only_what_changed() -> None:
     async with loop_stack(say("hi"), say("again")) as stack:
         await stack.run("M")
         assert await stack.run("N") == [
@@ -67,7 +67,7 @@ async def test_T1_a_second_turn_logs_only_what_changed() -> None:
         ]
 
 
-async def test_T4_a_rejected_turn() -> None:
+async def test_A26_A77_listT4_a_rejected_turn() -> None:
     async with loop_stack() as stack:
 
         async def reject(event: PreStep, next_: Next[PreStepDecision]) -> PreStepDecision:
@@ -77,7 +77,7 @@ async def test_T4_a_rejected_turn() -> None:
         assert await stack.run("M") == [*OPEN, *STEP[:2], "turn/end 1 blocked", "~status idle"]
 
 
-async def test_T5_a_batch_rewritten_to_empty() -> None:
+async def test_A77_listT5_a_batch_rewritten_to_empty() -> None:
     async with loop_stack() as stack:
 
         async def empty(event: PreStep, next_: Next[PreStepDecision]) -> PreStepDecision:
@@ -87,7 +87,7 @@ async def test_T5_a_batch_rewritten_to_empty() -> None:
         assert await stack.run("M") == [*OPEN, *STEP[:2], "turn/end 1 completed", "~status idle"]
 
 
-async def test_T6_steering_while_the_reply_streams() -> None:
+async def test_A80_listT6_steering_while_the_reply_streams() -> None:
     async with loop_stack() as stack:
         first = say("hi")
         first.insert(2, lambda: stack.agent.steer("S"))
@@ -114,7 +114,7 @@ async def test_T6_steering_while_the_reply_streams() -> None:
         ]
 
 
-async def test_T7_injected_input_waits_for_a_turn() -> None:
+async def test_A25_listT7_injected_input_waits_for_a_turn() -> None:
     async with loop_stack(say("hi")) as stack:
         stack.agent.inject("I")
         assert stack.recorder.take() == ["agent/inbox/spliced next-step@0 +I", "~inserted I"]
@@ -136,7 +136,7 @@ async def test_T7_injected_input_waits_for_a_turn() -> None:
         ]
 
 
-async def test_T8_cancel_before_the_first_chunk() -> None:
+async def test_A82_listT8_cancel_before_the_first_chunk() -> None:
     async with loop_stack() as stack:
         asked = anyio.Event()
 
@@ -162,7 +162,7 @@ async def test_T8_cancel_before_the_first_chunk() -> None:
         assert stack.model.closed == 1
 
 
-async def test_T8_cancel_behind_the_claim_leaves_no_step() -> None:
+async def test_A82_listT8_cancel_behind_the_claim_leaves_no_step() -> None:
     async with loop_stack(say("hi")) as stack:
         stack.agent.followup("M")
         stack.agent.cancel()
@@ -171,7 +171,7 @@ async def test_T8_cancel_behind_the_claim_leaves_no_step() -> None:
         assert stack.recorder.take() == [*OPEN, "turn/end 1 aborted", "~status idle"]
 
 
-async def test_T9_cancel_in_the_middle_of_a_reply() -> None:
+async def test_A103_listT9_cancel_in_the_middle_of_a_reply() -> None:
     async with loop_stack() as stack:
         reply = say("half a thought")
         reply.insert(2, stack_cancel := (lambda: stack.agent.cancel()))
@@ -189,7 +189,7 @@ async def test_T9_cancel_in_the_middle_of_a_reply() -> None:
         ]
 
 
-async def test_T14_a_failure_that_somebody_retries() -> None:
+async def test_A93_listT14_a_failure_that_somebody_retries() -> None:
     async with loop_stack(fail(), say("hi")) as stack:
 
         async def again(event: AgentRequestError, next_: Next[Retry | None]) -> Retry | None:
@@ -212,7 +212,7 @@ async def test_T14_a_failure_that_somebody_retries() -> None:
         ]
 
 
-async def test_T15_a_failure_that_nobody_retries() -> None:
+async def test_A47_A84_listT15_a_failure_that_nobody_retries() -> None:
     async with loop_stack(fail()) as stack:
         errors: list[BaseException] = []
         stack.ctx.on(AgentError, lambda event: errors.append(event.error), everywhere=True)
@@ -229,7 +229,7 @@ async def test_T15_a_failure_that_nobody_retries() -> None:
         assert [str(error) for error in errors] == ["overloaded"]
 
 
-async def test_T16_a_reply_that_hits_the_output_limit() -> None:
+async def test_A81_listT16_a_reply_that_hits_the_output_limit() -> None:
     async with loop_stack(cut("half")) as stack:
         lines = await stack.run("M")
         assert lines[-6:] == [
@@ -242,7 +242,7 @@ async def test_T16_a_reply_that_hits_the_output_limit() -> None:
         ]
 
 
-async def test_T18_steering_when_the_turn_would_stop() -> None:
+async def test_A80_listT18_steering_when_the_turn_would_stop() -> None:
     async with loop_stack(say("hi"), say("ok")) as stack:
         steered: list[int] = []
 
@@ -273,7 +273,7 @@ async def test_T18_steering_when_the_turn_would_stop() -> None:
         ]
 
 
-async def test_T19_two_follow_ups_in_one_tick() -> None:
+async def test_A15_A67_listT19_two_follow_ups_in_one_tick() -> None:
     async with loop_stack(say("a"), say("b")) as stack:
         stack.agent.followup("M")
         lines = await stack.run("N")
@@ -294,7 +294,7 @@ async def test_T19_two_follow_ups_in_one_tick() -> None:
         ]
 
 
-async def test_T20_a_follow_up_behind_maintenance() -> None:
+async def test_A8_listT20_a_follow_up_behind_maintenance() -> None:
     async with loop_stack(say("hi")) as stack:
 
         async def task(signal: object) -> int:

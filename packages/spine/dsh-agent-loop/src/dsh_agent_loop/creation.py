@@ -22,7 +22,7 @@ from dsh_agent import (
     Setup,
     unwritten_input,
 )
-from dsh_cordis import Context, Handle, Scope, create_scope, scope_of, task_census
+from dsh_cordis import Context, FiberState, Handle, Scope, create_scope, scope_of, task_census
 from dsh_llm import AbortSignal, fuse_signals
 from dsh_session import (
     DisposedCancel,
@@ -79,6 +79,7 @@ class AgentLife:
         self, runtime: LoopRuntime, owner: Context, request: _Request, ended: Callable[[], None]
     ) -> None:
         self._runtime = runtime
+        self._owner = owner
         self._setup = request.setup
         self._parent = request.parent_agent
         self._ended = ended
@@ -166,7 +167,7 @@ class AgentLife:
         self._session = session
         with agent.counted():
             self._home.ctx.sessions.announce(session)
-        _recheck(signal)
+        self._recheck(signal)
         if self._setup is not None:
             prepared = await under(signal, self._set_up)
             if prepared is not None:
@@ -178,7 +179,14 @@ class AgentLife:
             await agents.announce(agent, source, signal)
         finally:
             task_census.reset(token)
-        _recheck(signal)
+        self._recheck(signal)
+
+    def _recheck(self, signal: AbortSignal) -> None:
+        if self._owner.fiber.state is FiberState.UNLOADING:
+            # Its unload has begun and has not come to this agent yet.
+            self._begin()
+        if signal.aborted:
+            raise TurnAborted
 
     async def _set_up(self) -> Prepared | None:
         if self._setup is None:
@@ -365,11 +373,6 @@ def _repairs(events: Sequence[SessionEvent]) -> list[SessionEvent]:
             time = events[-1].time
             returned.append(SessionEvent(type=data.type, seq=seq, time=time, data=data))
     return [*returned, *interrupted_turn_closers([*events, *returned])] if returned else closers
-
-
-def _recheck(signal: AbortSignal) -> None:
-    if signal.aborted:
-        raise TurnAborted
 
 
 def _abort_error(signal: AbortSignal) -> BaseException:
