@@ -8,12 +8,28 @@ import anyio
 import pytest
 from typing_extensions import override
 
-from dsh_agent import AgentRequestError, PreStep, PreStepDecision, Retry
+from dsh_agent import (
+    AgentRequest,
+    AgentRequestError,
+    ModelSelection,
+    PreStep,
+    PreStepDecision,
+    Retry,
+)
 from dsh_agent_loop.testing import LoopStack, ScriptedModel, call, fail, loop_stack, say
 from dsh_brand import JsonValue
 from dsh_cordis import Next
-from dsh_llm import AbortSignal, LlmResolvedModelInfo, create_user_message
-from dsh_session import ReplaceOp, UserMessageEvent
+from dsh_llm import (
+    AbortSignal,
+    LlmCallConfig,
+    LlmResolvedModelInfo,
+    TextBlock,
+    ToolRegistrySource,
+    create_developer_message,
+    create_user_message,
+    message_text,
+)
+from dsh_session import DeveloperMessageEvent, ReplaceOp, UserMessageEvent
 from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
 
 STREAM = ["~llm/stream", "~start", "~chunk 0", "~chunk 1", "~chunk 2", "~chunk 3"]
@@ -151,6 +167,48 @@ async def test_A97_listT21_an_emptied_prompt_empties_every_node_later_ones_first
             "request/header series",
             *closing(3),
         ]
+
+
+async def test_A126_later_prompts_of_a_log_are_consolidated_on_another_route() -> None:
+    async with loop_stack(say("c")) as stack:
+        stack.ctx.llm.register_adapter(["new"], InHistory(say("a"), say("b")))
+        stack.handle = await stack.ctx.agents.create(provider="new", model="m")
+        texts = ["one", "two", "two"]
+        await prompted(stack, texts)
+        await stack.run("N")
+        log = stack.agent.session.events
+        first, second = (event.seq for event in log if event.type == "system/message")
+        stack.agent.model.select(ModelSelection(provider="test", model="m"))
+        lines = await stack.run("O")
+        at = lines.index("~request")
+        assert lines[at + 1 : at + 5] == [
+            f"system/message replace {second}",
+            f"system/message replace {first}",
+            "user/message O",
+            "request/header change series",
+        ]
+        sent = stack.model.requests[-1].messages
+        assert [message_text(m) for m in sent if m.role == "system"] == ["two"]
+
+
+async def test_A127_a_log_that_holds_developer_messages_goes_on() -> None:
+    async with loop_stack(say("a"), say("b")) as stack:
+
+        async def tell(event: AgentRequest, next_: Next[LlmCallConfig]) -> LlmCallConfig:
+            if event.turn == 2:
+                message = create_developer_message((TextBlock("gone: t"),), ToolRegistrySource())
+                data = DeveloperMessageEvent(turn=2, step=1, message=message)
+                event.agent.session.append(data, surface_op="append")
+            return await next_()
+
+        await stack.run("M")
+        stack.ctx.on(AgentRequest, tell, everywhere=True)
+        assert "turn/end 2 completed" in await stack.run("N")
+        log = list(stack.agent.session.events)
+        stack.handle = await stack.ctx.agents.create(seed=log, provider="test", model="m")
+        assert "turn/end 3 completed" in await stack.run("O")
+        roles = [message.role for message in stack.model.requests[-1].messages]
+        assert roles.count("user") == 3
 
 
 async def test_A90_A98_listT22_history_rewritten_in_pre_step() -> None:
