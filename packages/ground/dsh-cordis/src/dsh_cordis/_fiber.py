@@ -7,11 +7,20 @@ import anyio
 from typing_extensions import override
 
 from dsh_cordis._activation import Activation, Place, caller_behind, lifecycle_code
+from dsh_cordis._effects import Background
 from dsh_cordis._machine import ACTIVE, DISPOSED, FAILED, PENDING, FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
 from dsh_cordis.handle import DONE, Completion, lifecycle
 
 _SETTLED = (PENDING, ACTIVE, FAILED, DISPOSED)
+
+
+class _Hooks(Background):
+    """Hooks of an update; they fail as an undo by hand does: to who waits, else reported."""
+
+    @override
+    def _task_failed(self, error: Exception) -> None:
+        self._failed(error)
 
 
 class FiberCore(FiberMachine):
@@ -44,7 +53,7 @@ class FiberCore(FiberMachine):
         self.watch_keys()
         if self._step_pending():
             if self.definition.transparent:
-                self.advance()  # a scope has no body
+                self.advance()
             else:
                 self.kernel.touch(self)
 
@@ -157,32 +166,21 @@ class FiberCore(FiberMachine):
     def _run_hooks(self, chain: Callable[[], Awaitable[None]]) -> Completion:
         self.updates += 1
         self.kernel.transitions += 1
-        ended, errors = anyio.Event(), list[Exception]()
-        waiting = [0]
-
-        async def run() -> None:
-            lifecycle.set(None)
-            try:
-                await chain()
-            except Exception as error:  # noqa: BLE001  # given to who waits for the update
-                errors.append(error)
-                if not waiting[0]:
-                    self.report(error, "update hook")
-            finally:
-                self.updates -= 1
-                self.kernel.transitions -= 1
-                self.kernel.touch(self)
-                ended.set()
+        hooks = _Hooks(chain, _owner=self.activation, _label="update hook", _by_hand=True)
+        hooks.when_used(self._hooks_ended)
+        self.activation.stack.add(hooks)
+        self.kernel.start(hooks.run, self.activation.variables)
 
         async def wait() -> None:
-            waiting[0] += 1
-            await ended.wait()
-            if errors:
-                raise errors[0]
+            await hooks.wait_by_hand()
             await self._wait_asked()
 
-        self.kernel.start(run, self.activation.variables)
         return Completion(wait)
+
+    def _hooks_ended(self) -> None:
+        self.updates -= 1
+        self.kernel.transitions -= 1
+        self.kernel.touch(self)
 
     async def active(self) -> None:
         """Wait until the fiber is ACTIVE; raise its error when it fails instead.

@@ -332,6 +332,8 @@ class FiberMachine(Node, kw_only=True):
     def _fresh(self) -> Activation:
         activation = Activation(self, self.kernel, self.mount, self.variables.copy())
         activation.ctx = self.tree.make_context(activation.place)
+        if self.definition.transparent:
+            activation.phase = "done"  # a scope has no body
         return activation
 
     def _set_state(self, state: FiberState) -> None:

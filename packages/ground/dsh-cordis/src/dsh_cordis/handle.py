@@ -100,7 +100,7 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
                 undo is asynchronous; then awaiting raises it.
         """
         if self._begun:
-            return DONE if self.used else Completion(self._wait_by_hand)
+            return DONE if self.used else Completion(self.wait_by_hand)
         self._begun = self._by_hand = True
         self._raisers += 1
         if self._undo():
@@ -111,7 +111,7 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
             return DONE
         if self._rest is not None:
             self._owner.kernel.start(self.complete, what=f"undoing {self.label!r}")
-        return Completion(self._wait_by_hand)
+        return Completion(self.wait_by_hand)
 
     async def ready(self) -> None:
         """Wait until an asynchronous set-up is done; raise its error.
@@ -127,7 +127,8 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
         """Whether undoing can only be complete after the code that asks."""
         return self in undoing.get()
 
-    async def _wait_by_hand(self) -> None:
+    async def wait_by_hand(self) -> None:
+        """Wait until undoing is complete, and raise what failed; at once where it would hang."""
         if not self.would_hang():
             self._raisers += 1
             try:

@@ -4,7 +4,7 @@ Upstream: packages/core/dsh-scope of the harness.
 """
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
@@ -73,15 +73,17 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
     ctx._tree.kernel.require_host("create_scope")
     record = record_for(key)
     binding = None if parent is None else bind_scope_parent(key, parent)
-    definition = Definition(record, None, transparent=True)
     try:
-        fiber = ctx._mount(definition, None, msgspec.structs.replace(ctx._place, scope=record))
+        fiber = ctx._mount(_SCOPE, None, msgspec.structs.replace(ctx._place, scope=record))
     except BaseException:
         if binding is not None:
             link(record, None)
             record.bound = False
         raise
     return Scope(fiber, key, binding)
+
+
+_SCOPE: Final = Definition(create_scope, None, transparent=True)
 
 
 def scope_of(ctx: Context) -> object | None:
