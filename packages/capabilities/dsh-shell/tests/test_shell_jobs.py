@@ -9,8 +9,7 @@ import anyio
 import pytest
 
 import dsh_shell
-from dsh_agent import Agent, current_initiator
-from dsh_agent.initiator import initiated_by
+from dsh_agent import Agent, current_initiator, initiated_by
 from dsh_agent_loop.testing import LoopStack, call, loop_stack, say
 from dsh_cordis import Context, task_census
 from dsh_llm import AbortController, message_text
