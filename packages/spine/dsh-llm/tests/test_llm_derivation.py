@@ -153,6 +153,11 @@ def test_L200_answers_follow_their_calls_and_what_stood_between_follows_them() -
     assert all(any(kept is m for m in history) for kept in out)
 
 
+def test_L200_a_lone_message_between_call_and_answer_follows_them() -> None:
+    asked, said, answered = calls("a", ("x", "{}")), text("u"), ok("t", "x")
+    assert request_messages([asked, said, answered]) == (asked, answered, said)
+
+
 def test_L202_an_answer_that_no_call_waits_for_is_left_out() -> None:
     history = [
         ok("stranger", "w"),
@@ -237,6 +242,14 @@ def test_L204_repeated_and_empty_ids_get_free_ones() -> None:
     assert isinstance(third, Message)
     assert (third.id, third.tool_call_id, third.source) == ("t3", "x~3", ToolSource(CallId("x~3")))
     check_request(out)
+
+
+@pytest.mark.parametrize("ids", [("x", "x"), ("", "y")])
+def test_L204_ids_of_answered_calls_are_made_distinct_too(ids: tuple[str, str]) -> None:
+    first, second = ids
+    history = [calls("a", (first, "{}")), ok("t", first), calls("b", (second, "{}"))]
+    check_request(request_messages([*history, ok("u", second)]))
+    check_request(request_messages([calls("a", *((i, "{}") for i in ids)), *map(ok, "tu", ids)]))
 
 
 @pytest.mark.parametrize(
@@ -328,6 +341,7 @@ def test_L208_deep_values_are_no_recursion_error() -> None:
 def test_L210_the_verdict_is_remembered_weakly() -> None:
     old = message("u", "user")
     assert request_messages([old])[0] is request_messages([old])[0]
+    gc.collect()
     known = len(_memory)
     assert _memory.get(old) is not None
     del old
