@@ -254,11 +254,13 @@ class SessionProjectionRegistry(Service):
             return
         changed = self._teller(session)
         for cell in tuple(cells.values()):
+            wanted = cell.wanted
+            if wanted is not None and event.type not in wanted and cell.seq + 1 == event.seq:
+                cell.seq = event.seq  # as `push` does; most events concern few units
+                continue
             try:
-                if cell.seq + 1 == event.seq:
-                    cell.push(event, changed)
-                else:  # it failed before, or was read by a listener that came first
-                    cell.follow(session, event.seq + 1, changed)
+                # It may have failed before, or been read by a listener that came first.
+                cell.follow(session, event.seq + 1, changed)
             except ProjectionFailed as error:
                 self._warn(session, error)
 

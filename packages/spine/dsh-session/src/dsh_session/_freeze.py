@@ -1,4 +1,8 @@
-"""Checked, deeply frozen snapshots of payloads: what is stored is what was checked."""
+"""Checked, deeply frozen snapshots of payloads: what is stored is what was checked.
+
+Nearly every payload is sound as it is, which a short walk can tell. What it cannot tell, a thorough
+one copies, or refuses with the place of what is wrong.
+"""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, Union, get_args, get_type_hints
@@ -19,8 +23,9 @@ from dsh_session._stored_stream import StoredStream
 from dsh_session.events import EventData, RawData, SessionEventData
 
 # All by exact type: what a subclass holds, nobody knows.
-_PLAIN: Final = frozenset({str, bool, type(None)})
+_STR: Final = frozenset({str})
 _INT: Final = frozenset({int})
+_PLAIN: Final = frozenset({str, bool, type(None)})
 _AS_IT_IS: Final = _PLAIN | {FrozenDict, FrozenList, StoredStream, msgspec.UnsetType}
 """Types of fields that are frozen already; `UNSET` stands for a field that is left out."""
 
@@ -30,6 +35,9 @@ _Path: TypeAlias = Union[tuple["_Path", str], None]  # noqa: UP007  # names itse
 _fields: Final[dict[type, tuple[tuple[str, bool], ...]]] = {}
 """The fields of each frozen struct class that was met, and whether they hold any JSON."""
 
+_quick: Final[set[type]] = set()
+"""Those of them that the short walk can judge: none of their own fields holds any JSON."""
+
 
 def freeze_payload(data: EventData) -> EventData:
     """`data` itself if it is deeply frozen, else a frozen copy.
@@ -37,6 +45,8 @@ def freeze_payload(data: EventData) -> EventData:
     Raises:
         NotJsonError: Something in it is no lossless JSON; `path` tells where.
     """
+    if type(data) in _quick and _is_sound(data):
+        return data
     try:
         if isinstance(data, RawData):
             frozen = freeze_json(data.json)
@@ -48,42 +58,70 @@ def freeze_payload(data: EventData) -> EventData:
     return result
 
 
+def _is_sound(value: msgspec.Struct) -> bool:
+    """Whether all below is deeply frozen and lossless JSON; of what is unusual it says no."""
+    stack = [value]
+    while stack:
+        owner = stack.pop()
+        for item in astuple(owner):
+            kind = type(item)
+            if kind is str or item is None:
+                continue
+            if kind is int:
+                if not -MAX_SAFE_INT <= item <= MAX_SAFE_INT:
+                    return False
+            elif kind not in _AS_IT_IS:
+                if item is getattr(owner, "extra", None):  # JSON, and no struct
+                    return False
+                if kind in _quick:
+                    stack.append(item)
+                elif kind is not tuple or (item and not _are_sound(item, stack)):
+                    return False
+    return True
+
+
+def _are_sound(items: tuple[Any, ...], stack: list[msgspec.Struct]) -> bool:  # of any payload
+    """As `_is_sound`; structs are left to the caller."""
+    kind = type(items[0])
+    if kind is str:
+        return _STR.issuperset(map(type, items))
+    if kind is int:
+        return (
+            _INT.issuperset(map(type, items))
+            and max(items) <= MAX_SAFE_INT
+            and min(items) >= -MAX_SAFE_INT
+        )
+    if not _quick.issuperset(map(type, items)):
+        return False
+    stack.extend(items)
+    return True
+
+
 def _freeze_struct(value: msgspec.Struct, path: _Path) -> msgspec.Struct:
     fields = _fields.get(type(value)) or _look_up(type(value), path)
-    changes: dict[str, object] | None = None
-    index = -1
-    for item in astuple(value):
-        index += 1
+    changes: dict[str, object] = {}
+    for (name, is_json), item in zip(fields, astuple(value), strict=True):
         kind = type(item)
-        if kind in _AS_IT_IS or (kind is int and -MAX_SAFE_INT <= item <= MAX_SAFE_INT):
+        if kind in _AS_IT_IS:
             continue
-        name, is_json = fields[index]
         frozen = freeze_json(item) if is_json else _freeze_item(item, kind, (path, name))
         if frozen is not item:
-            changes = changes or {}
             changes[name] = frozen
     return msgspec.structs.replace(value, **changes) if changes else value
 
 
 def _freeze_item(value: Any, kind: type, path: _Path) -> object:  # what it is, is looked at here
-    if kind in _fields:
-        return _freeze_struct(value, path)
     if kind is tuple or kind is list:
         return _freeze_items(value, path)
     if issubclass(kind, msgspec.Struct):
-        return _freeze_struct(value, path)
+        sound = kind in _quick and _is_sound(value)
+        return value if sound else _freeze_struct(value, path)
     if kind is int and not -MAX_SAFE_INT <= value <= MAX_SAFE_INT:
         raise NotJsonError(f"integer {value!r} is beyond 2^53-1", _text(path))
     return freeze_json(value)
 
 
-def _freeze_items(value: Sequence[Any], path: _Path) -> Sequence[object]:  # as above
-    if _PLAIN.issuperset(map(type, value)) or (
-        _INT.issuperset(map(type, value))
-        and max(value) <= MAX_SAFE_INT
-        and min(value) >= -MAX_SAFE_INT
-    ):
-        return tuple(value)  # a tuple gives itself
+def _freeze_items(value: Sequence[object], path: _Path) -> Sequence[object]:
     changed = type(value) is list
     items: list[object] = []
     for item in value:
@@ -109,4 +147,6 @@ def _look_up(cls: type[msgspec.Struct], path: _Path) -> tuple[tuple[str, bool], 
     _fields[cls] = tuple(
         (name, bool(json & {hints[name], *get_args(hints[name])})) for name in cls.__struct_fields__
     )
+    if all(name == "extra" for name, is_json in _fields[cls] if is_json):
+        _quick.add(cls)
     return _fields[cls]

@@ -5,7 +5,7 @@ Upstream: packages/session/session/src/session.ts.
 
 import time as _time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from typing_extensions import override
 
@@ -26,10 +26,12 @@ from dsh_session.codec import data_from_json
 from dsh_session.errors import InvalidEventError, ReentrantAppendError
 from dsh_session.event_log import EventLog
 from dsh_session.events import (
+    DeveloperMessageEvent,
     EndSeed,
     EventData,
     RequestContext,
     RequestHeader,
+    RequestHeaderEvent,
     SessionEvent,
     SessionEventData,
     SurfaceOp,
@@ -40,6 +42,11 @@ from dsh_session.message_projections import MessageProjections, SessionMessagePr
 from dsh_session.messages import derive_event_message, message_of
 from dsh_session.surface import SurfaceManager
 from dsh_session.tool_history import ToolHistoryFold
+
+_SCANNED: Final = frozenset(
+    {RequestHeaderEvent.type, RequestContext.type, DeveloperMessageEvent.type}
+)
+"""What the folds of headers, contexts and tools look at."""
 
 
 def system_now_ms() -> int:
@@ -296,8 +303,11 @@ class Session:
             self.surface.commit(change)
         return tell
 
-    def derive_messages(self) -> list[Message]:
+    def derive_messages(self, start: int = 0) -> list[Message]:
         """The history the model sees: a fresh list over the frozen messages of the events.
+
+        Args:
+            start: How many messages to leave out at the beginning, for those who have them.
 
         Raises:
             ProjectionUnavailableError: A projection that changed messages is no longer registered.
@@ -313,7 +323,7 @@ class Session:
             if message is not None:
                 add(message)
         self._derived_nodes = len(nodes)
-        return list(self._messages)
+        return self._messages[start:]
 
     def derive_event_message(self, event: SessionEvent) -> Message | None:
         """The message of one event of this log, as `derive_messages` gives it; raises as that."""
@@ -337,9 +347,12 @@ class Session:
         return self._tool_history
 
     def _scan(self) -> None:
-        while self._scanned < len(self._events):
-            event = self._events[self._scanned]
+        events = self._events
+        while self._scanned < len(events):
+            event = events[self._scanned]
             self._scanned += 1
+            if event.type not in _SCANNED:
+                continue
             header = header_of(event)
             if header is not None:
                 self._header = canonical_header(header)

@@ -135,7 +135,7 @@ class SurfaceManager:
         """
         if event.data.projects:
             return self._projection(event)
-        if not is_surface_event(event):
+        if event.surface_op is None or not is_surface_event(event):
             return None
         if isinstance(event.data, DeveloperMessageEvent):
             self._check_binding(event, event.data)
