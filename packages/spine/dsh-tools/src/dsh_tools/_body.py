@@ -1,6 +1,6 @@
 """The innermost part of stage 6: the body itself, once for each attempt of a wrapper."""
 
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import anyio
@@ -22,23 +22,14 @@ class BodyRunner:
     def __init__(self, views: ToolViews) -> None:
         self._views = views
 
-    def run(self, execution: Execution) -> Awaitable[ToolExecutionResult]:
+    async def run(
+        self, execution: Execution, signal: AbortSignal | None = None
+    ) -> ToolExecutionResult:
         """Run the body under the signals of caller and wrapper; failures are results."""
-        replaced = execution._signal
-        if replaced is None:
-            return self._run(execution, execution._caller_signal)
-        return self._run_under(execution, replaced)
-
-    async def _run_under(self, execution: Execution, replaced: AbortSignal) -> ToolExecutionResult:
-        controller, detach = fuse_signals(execution.own_signal, replaced)
-        try:
-            execution.enter_signal(controller.signal)
-            return await self._run(execution, controller.signal)
-        finally:
-            execution.enter_signal(replaced)
-            detach()
-
-    async def _run(self, execution: Execution, signal: AbortSignal) -> ToolExecutionResult:
+        if signal is None:
+            if execution._signal is not None:
+                return await self._run_under(execution, execution._signal)
+            signal = execution._caller_signal
         if signal.aborted or execution.gone:
             return aborted(started=False)
         immediate = False
@@ -70,6 +61,15 @@ class BodyRunner:
             return aborted(started=True)
         execution.note_made(result)
         return result
+
+    async def _run_under(self, execution: Execution, replaced: AbortSignal) -> ToolExecutionResult:
+        controller, detach = fuse_signals(execution.own_signal, replaced)
+        try:
+            execution.enter_signal(controller.signal)
+            return await self.run(execution, controller.signal)
+        finally:
+            execution.enter_signal(replaced)
+            detach()
 
 
 class BodyCall:

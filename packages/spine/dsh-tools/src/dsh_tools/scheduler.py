@@ -289,7 +289,9 @@ class ToolScheduler:
         if execution.gone:
             execution.close()
             return result
-        final = _settled(execution, _after_abort(execution, result))
+        if execution._caller_signal.aborted:
+            result = _after_abort(execution, result)
+        final = _settled(execution, result)
         execution.close()
         if self._ctx.has_listeners(ToolsResult, execution._agent):
             self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
