@@ -4,7 +4,6 @@ Messages that need no change pass by identity; when none does, so does the reque
 that grows in a log only the new messages are looked at.
 """
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -28,7 +27,7 @@ from dsh_llm.request import GenerateOptions
 from dsh_llm.sources import ModelSource
 from dsh_llm.tool_updates import ToldTools, told_tools, tool_story
 
-_DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
+_DIGEST: Final = r"\b[0-9a-f]{64}\b"
 _CORE: Final = frozenset(
     {TextBlock, ReasoningBlock, ToolCallBlock, ToolAdditionBlock, ToolRemovalBlock}
 )
@@ -116,8 +115,13 @@ def _shown(block: Block, hide_images: bool) -> ContentBlock:
 
 def _digest(attachment: JsonValue) -> str:
     text = encode_json(attachment)
-    named = _DIGEST.search(text.decode())
-    return named[0] if named is not None else hashlib.sha256(text).hexdigest()
+    named = re.search(_DIGEST, text.decode())
+    if named is not None:
+        return named[0]
+    # It takes as long to import as a sixth of this package, and nearly all attachments are named.
+    import hashlib
+
+    return hashlib.sha256(text).hexdigest()
 
 
 def _file_text(attachment: JsonValue) -> str:

@@ -6,8 +6,6 @@ Every adapter that sends requests calls `refuse_real_request(url)` before it ope
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ipaddress import ip_address
-from urllib.parse import urlsplit
 
 from dsh_llm import codes
 from dsh_llm.failures import LlmError
@@ -29,7 +27,7 @@ def refuse_real_request(url: str) -> None:
         LlmError: `REAL_REQUEST_FORBIDDEN`; no policy retries it unless it names the code.
     """
     if _Switch.forbidden and not is_loopback(url):
-        host = urlsplit(url).hostname
+        host = _host_of(url)
         raise LlmError(
             f"a request to {host!r} was about to leave this machine inside forbid_real_requests(): "
             "script the model, or point the route at a mock server on loopback",
@@ -39,11 +37,20 @@ def refuse_real_request(url: str) -> None:
 
 def is_loopback(url: str) -> bool:
     """Whether the host of a URL is this machine."""
-    host = urlsplit(url).hostname or ""
+    # Imported here, as in `_host_of`: most programs have imported neither, and some never ask.
+    from ipaddress import ip_address
+
+    host = _host_of(url)
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
+
+
+def _host_of(url: str) -> str:
+    from urllib.parse import urlsplit
+
+    return urlsplit(url).hostname or ""
 
 
 @contextmanager
