@@ -32,6 +32,7 @@ from dsh_session import (
     SessionHeader,
     SessionId,
     SessionMeta,
+    TodoWrite,
     encode_event,
 )
 from dsh_session_jsonl import JsonlStore
@@ -48,6 +49,7 @@ from dsh_spine import spine
 from dsh_tools import ToolRunContext, tool
 
 FAULTY = SessionId("faulty")
+NOBODY = 65_534
 OUTPUT = os.dup(1)
 _CASE_S = 20
 real_write = os.write
@@ -75,6 +77,8 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     hold: bool = False
     """Stop inside a tool body until somebody kills the process."""
     clock_step: int = 7
+    open_as: Access | None = None
+    """Only open what is stored, as a user who may do what the modes of the files say."""
 
 
 def say(**facts: object) -> None:
@@ -327,13 +331,32 @@ def look_tool(case: Case) -> object:
     return look
 
 
+def open_stored(case: Case, access: Access) -> None:
+    """Open the session, and begin to write; root gives up its rights first."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    log = store_of(case).open(FAULTY, access)
+    if access == "write":
+        event = SessionEvent(type="todo/write", seq=log.end, time=0, data=TodoWrite(todos=()))
+        say(appended=encode_event(event).decode())
+        log.append([event])
+        say(stored=log.end)
+    log.close()
+
+
 def run_case(case: Case) -> None:
     """Run in the forked process; never returns to the loop of cases."""
     install_kill_points(case)
     if case.size_limit is not None:
         limit_files(case.size_limit, case.at_limit)
     try:
-        anyio.run(run_turns, case, backend=case.backend)
+        if case.open_as is not None:
+            open_stored(case, case.open_as)
+            say(done=True)
+        else:
+            anyio.run(run_turns, case, backend=case.backend)
     except BaseException as error:  # noqa: BLE001  # the end of the process: told to the matrix
         lift_limit()
         say(failed="".join(traceback.format_exception(error)))
@@ -346,7 +369,13 @@ def main() -> None:
     # What libraries print must not mix with the report.
     os.dup2(2, 1)
     # Imported once, before the forks: they are half of what a case costs.
-    for name in ("griffe", "anyio._backends._asyncio", "anyio._backends._trio"):
+    for name in (
+        "griffe",
+        "zstandard",
+        "encodings.utf_16_le",
+        "anyio._backends._asyncio",
+        "anyio._backends._trio",
+    ):
         importlib.import_module(name)
     gc.freeze()
     for line in sys.stdin.buffer:

@@ -59,6 +59,7 @@ STORES: Final[Sequence[Kind]] = ("none", "zstd", "sqlite")
 _BACKENDS: Final = ("asyncio", "trio")
 _CHILD: Final = Path(__file__).resolve().with_name("fault_child.py")
 _WAIT_S: Final = 10
+NOBODY: Final = 65_534
 _FRAME_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
@@ -86,6 +87,7 @@ class Bench(AbstractContextManager["Bench"]):
         # What dies is a process, not a machine: files in memory do, and syncing them costs nothing.
         memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self._folders = tempfile.TemporaryDirectory(prefix="faults-", dir=memory)
+        Path(self._folders.name).chmod(0o711)
         self._count = 0
         self._whole: dict[Kind, Report] = {}
         self._child = subprocess.Popen(
@@ -424,6 +426,40 @@ def _flip(bench: Bench, kind: Kind, folder: Path, report: Report, place: int, nu
         anyio.run(_goes_on_or_says_why, kind, damaged, events, backend=bench.backend)
 
 
+def _permission_lost(bench: Bench, kind: Kind) -> Iterator[Point]:
+    """A file or folder that the user may not use, or only read, when the session is opened."""
+    folder = bench.folder()
+    report = bench.run(kind, folder)
+    # SQLite removes what stands beside a database that nobody uses.
+    for place in sorted(folder.rglob("*")):
+        for mode in (0o000, 0o500 if place.is_dir() else 0o400):
+            name = place.relative_to(folder).as_posix()
+            yield Point(
+                f"{name} {mode:03o}", partial(_deny, bench, kind, folder, report, name, mode)
+            )
+
+
+def _deny(bench: Bench, kind: Kind, folder: Path, report: Report, name: str, mode: int) -> None:
+    denied = bench.copy(folder)
+    places = [denied, *denied.rglob("*")]
+    modes = {place: place.stat().st_mode for place in places}
+    if os.geteuid() == 0:
+        for place in places:
+            os.chown(place, NOBODY, NOBODY)
+    appended, stored = list(report.appended), report.stored
+    for access in ("read", "write"):
+        (denied / name).chmod(mode)
+        opened = bench.run(kind, denied, {"open_as": access})
+        for place in places:
+            place.chmod(modes[place])
+        if not opened.done:
+            assert str(denied) in opened.failed, f"no file is named: {opened.failed}"
+        appended += opened.appended
+        stored = max(stored, opened.stored)
+    anyio.run(_goes_on, kind, denied, left_over(kind, denied, Report(appended=appended), stored))
+    shutil.rmtree(denied)
+
+
 def _refuses(kind: Kind, folder: Path, access: Access) -> None:
     try:
         store_of(kind, folder).open(FAULTY, access)
@@ -439,6 +475,7 @@ FAULTS: Final[Mapping[str, Callable[[Bench, Kind], Iterator[Point]]]] = {
     "killed behind each write": partial(_killed, where="behind_write"),
     "killed amid the bytes": _killed_amid_the_bytes,
     "disk full": _disk_full,
+    "permission lost": _permission_lost,
     "torn tail": _torn_tail,
     "flipped byte": _flipped_byte,
     "two processes": _two_processes,

@@ -2,7 +2,7 @@
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -241,6 +241,32 @@ def test_S145_one_id_in_two_projects_is_refused(tmp_path: Path) -> None:
     listing = JsonlStore(tmp_path, "none").list()
     assert not listing.sessions
     assert [problem.session_id for problem in listing.problems] == [ID]
+
+
+def test_S120_a_workspace_that_may_not_be_read_hides_no_session_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored(tmp_path)
+    secret = JsonlStore(tmp_path, "none").create(sample_header("secret", cwd="/locked"), 0)
+    secret.append(sample_events(1))
+    secret.close()
+    iterdir = Path.iterdir
+
+    def guarded(path: Path) -> Iterator[Path]:
+        if path.parent.name == "--locked--":
+            raise PermissionError(13, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", guarded)
+    store = JsonlStore(tmp_path, "none")
+    store.open(ID, "write").close()
+    with pytest.raises(PermissionError, match="--locked--"):
+        store.open(SessionId("secret"), "read")
+    fresh = store.create(sample_header("fresh"), 0)
+    fresh.append(sample_events(1))
+    fresh.close()
+    (problem,) = store.list().problems
+    assert problem.session_id == "secret"
 
 
 def test_S110_an_empty_root_has_nothing_and_stays_away(tmp_path: Path) -> None:

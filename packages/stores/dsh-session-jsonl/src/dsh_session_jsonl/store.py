@@ -98,7 +98,7 @@ class JsonlStore(SessionLogStore):
         _check_header(header, folder)
 
         def check_absent() -> None:
-            for place in self._places(header.id):
+            for place in self._places(header.id, []):
                 raise SessionAlreadyExistsError(header.id, str(place.path))
 
         check_absent()
@@ -186,18 +186,27 @@ class JsonlStore(SessionLogStore):
         )
 
     def _find(self, session_id: SessionId) -> _Place:
-        places = list(self._places(session_id))
+        unreadable: list[OSError] = []
+        places = list(self._places(session_id, unreadable))
+        if not places and unreadable:
+            # It may lie there: then it is not unknown.
+            raise unreadable[0]
         if not places:
             raise SessionPersistenceNotFoundError(session_id)
         if len(places) > 1:
             raise _stored_twice(session_id, places)
         return places[0]
 
-    def _places(self, session_id: SessionId) -> Iterator[_Place]:
+    def _places(
+        self, session_id: SessionId, unreadable: MutableSequence[OSError]
+    ) -> Iterator[_Place]:
+        """Where the session lies; a folder that cannot be looked at is no reason to hide others."""
         segment = session_segment(session_id)
-        # What cannot be looked at holds no session; only a listing tells of it.
         for project in self._projects([]):
-            yield from self._place(project / segment)
+            try:
+                yield from self._place(project / segment)
+            except OSError as error:
+                unreadable.append(error)
 
     def _session_folders(self, problems: MutableSequence[ListingProblem]) -> Iterator[Path]:
         for project in self._projects(problems):
