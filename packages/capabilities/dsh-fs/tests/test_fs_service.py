@@ -5,7 +5,7 @@ import os
 import stat
 import threading
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import anyio
@@ -257,6 +257,102 @@ async def test_C13_an_aborted_waiter_leaves_the_queue_without_writing(tmp_path: 
         await fs.write_text(target, "later")
         assert fs._locks._locks == {}
     assert (tmp_path / "f").read_text(encoding="utf-8") == "later"
+
+
+async def test_C1_C6_lstat_takes_a_path_and_follows_no_link(tmp_path: Path) -> None:
+    (tmp_path / "dir").mkdir()
+    (tmp_path / "dir/f").write_text("abc", encoding="utf-8")
+    (tmp_path / "link").symlink_to("dir/f")
+    (tmp_path / "dangling").symlink_to("none")
+    (tmp_path / "folder").symlink_to("dir")
+    async with service(tmp_path) as fs:
+        kinds = {}
+        for path in (
+            "dir/f",
+            "link",
+            "dangling",
+            "folder",
+            "folder/f",
+            "folder/",
+            ".",
+            "none",
+            "no/f",
+        ):
+            status = await fs.lstat(path)
+            kinds[path] = None if status is None else status.kind
+        assert kinds == {
+            "dir/f": "file",
+            "link": "link",
+            "dangling": "link",
+            "folder": "link",
+            "folder/f": "file",
+            "folder/": "link",
+            ".": "directory",
+            "none": None,
+            "no/f": None,
+        }
+        for wrong in ("", "a\0b", "x" * 5000):
+            with pytest.raises(FsError):
+                await fs.lstat(wrong)
+        with pytest.raises(FsError):
+            await fs.lstat("x" * 300)
+
+
+async def test_C1_C58_lstat_stays_inside_the_fence(tmp_path: Path) -> None:
+    (tmp_path / "w").mkdir()
+    (tmp_path / "w/out").symlink_to(tmp_path)
+    async with service(tmp_path / "w", confine=True) as fs:
+        status = await fs.lstat("out")
+        assert status is not None
+        assert status.kind == "link"
+        for path in ("out/x", "..", "../x", "/etc/passwd"):
+            with pytest.raises(FsError) as caught:
+                await fs.lstat(path)
+            assert code(caught) == "FS_SANDBOX_DENIED"
+
+
+async def test_C1_C8_a_text_of_any_size_comes_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dsh_fs._reading._CHUNK_BYTES", 3)
+    text = "a\u20acb\r\n" * 50
+    (tmp_path / "f").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    (tmp_path / "late").write_bytes(b"abc\xff")
+    (tmp_path / "cut").write_bytes(b"ab\xe2\x82")
+    before = open_files()
+    async with service(tmp_path) as fs:
+        pieces = [piece async for piece in fs.stream_text(await fs.resolve("f"))]
+        assert "".join(pieces) == text
+        assert all(pieces)
+        async with aclosing(fs.stream_text(await fs.resolve("f"))) as stream:
+            assert text.startswith(await anext(stream))
+        for name in ("late", "cut"):
+            with pytest.raises(FsError) as caught:
+                async for _ in fs.stream_text(await fs.resolve(name)):
+                    pass
+            assert code(caught) == "FS_NOT_TEXT"
+        controller = AbortController()
+        aborted = fs.stream_text(await fs.resolve("f"), signal=controller.signal)
+        assert await anext(aborted)
+        controller.abort()
+        with pytest.raises(FsError) as caught:
+            await anext(aborted)
+        assert code(caught) == "FS_ABORTED"
+        assert open_files() == before
+
+
+def open_files() -> int:
+    folder = Path("/proc/self/fd")
+    return sum(1 for _ in folder.iterdir()) if folder.exists() else 0
+
+
+async def test_C1_C4_programs_and_urls_get_the_real_path(tmp_path: Path) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "link").symlink_to("d")
+    async with service(tmp_path) as fs:
+        target = await fs.resolve("link/a b")
+        assert fs.process_path(target) == f"{tmp_path}/d/a b"
+        assert fs.file_url(target) == f"file://{tmp_path}/d/a%20b"
 
 
 async def test_C1_an_abort_before_the_work_does_nothing(tmp_path: Path) -> None:

@@ -4,16 +4,20 @@ import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dsh_fs
 from dsh_agent import Agent
 from dsh_cordis import ConfigError, Next
 from dsh_fs import FsObserved, FsVersion, FsWriteIntent, WriteExpectation, texts
+from dsh_fs._cards import change_meta  # noqa: PLC2701  # held by a property
 from dsh_system_prompt import render_prompt
 from dsh_tools import ToolExecutionResult, ToolSuccess
-from dsh_tools.presentation import DiffCall
+from dsh_tools.presentation import DiffCall, DiffResult
 from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
 
 
@@ -329,6 +333,66 @@ async def test_C29_the_pending_card_of_write_has_no_old_text(tmp_path: Path) -> 
         assert isinstance(view, DiffCall)
         assert view.diffs[0].old_text is None
         assert write.present_call({"file_path": 1}) is None
+
+
+def card(b: Bench, name: str, result: ToolExecutionResult, **arguments: object) -> object:
+    definition = b.tools.tools.get(name)
+    assert definition is not None
+    assert definition.present_result is not None
+    return definition.present_result(arguments, result)
+
+
+async def test_C29_cards_show_each_change_with_three_lines_around_it(tmp_path: Path) -> None:
+    lines = [f"line {number}" for number in range(40)]
+    put(tmp_path / "f", "\r\n".join(lines))
+    async with bench(tmp_path) as b:
+        await b.run("read", file_path="f")
+        change = {"file_path": "f", "old_string": "0", "new_string": "zero", "replace_all": True}
+        result = await b.run("edit", **change)
+        view = card(b, "edit", result, **change)
+    path = str(tmp_path / "f")
+    assert isinstance(view, DiffResult)
+    assert [diff.path for diff in view.diffs] == [path] * 4
+    assert view.diffs[0].old_text == "line 0\nline 1\nline 2\nline 3\n"
+    assert view.diffs[0].new_text == "line zero\nline 1\nline 2\nline 3\n"
+    around = ["line 7", "line 8", "line 9", "line 1zero", "line 11", "line 12", "line 13", ""]
+    assert view.diffs[1].new_text == "\n".join(around)
+    assert view.diffs[3].old_text == "\n".join([*lines[27:34], ""])
+
+
+async def test_C29_cards_of_new_same_and_large_files(tmp_path: Path) -> None:
+    big = "".join(f"{number}\n" for number in range(20_000))
+    put(tmp_path / "big", big)
+    async with bench(tmp_path, require_read=False) as b:
+        created = {"file_path": "new", "content": "x"}
+        assert card(b, "write", await b.run("write", **created), **created) is None
+        view = card(b, "write", await b.run("write", **created), **created)
+        assert view == DiffResult(())
+        swapped = {"file_path": "big", "content": big.replace("0", "o")}
+        assert card(b, "write", await b.run("write", **swapped), **swapped) is None
+        small = {"file_path": "big", "old_string": "\n777\n", "new_string": "\n\n"}
+        view = card(b, "edit", await b.run("edit", **small), **small)
+        assert isinstance(view, DiffResult)
+        [diff] = view.diffs
+        assert diff.new_text == "774\n775\n776\n\n778\n779\n78o\n"
+        failed = await b.run("edit", file_path="none", old_string="a", new_string="b")
+        assert card(b, "edit", failed, **small) is None
+
+
+@given(st.text(alphabet="ab\n\r"), st.text(alphabet="ab\n\r"))
+def test_C29_hunks_hold_every_change(old: str, new: str) -> None:
+    meta = change_meta(None, {"path": "p", "before": old, "after": new})
+    known = cast("dict[str, list[dict[str, str]]]", meta)
+    hunks = [(hunk["old"], hunk["new"]) for hunk in known["hunks"]]
+    assert bool(hunks) is (old != new)
+    place = 0
+    rebuilt = ""
+    for before, after in hunks:
+        start = old.index(before, place)
+        rebuilt += old[place:start] + after
+        place = start + len(before)
+    if len(hunks) < 2:  # with more, the same lines may stand in several places
+        assert rebuilt + old[place:] == new or old.count(hunks[0][0] if hunks else "") > 1
 
 
 async def test_T109_C107_sections_stand_in_their_places_as_long_as_the_plugin(

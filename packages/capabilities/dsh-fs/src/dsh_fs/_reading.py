@@ -1,7 +1,7 @@
 """Reading files as bytes, as text and by lines. Blocking; run in worker threads."""
 
 import codecs
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import BinaryIO, Final
 
 from ._opening import opened
@@ -131,26 +131,43 @@ class _Window:
         self.lines.append(line)
 
 
-def _lines(file: BinaryIO, display: str, max_chars: int, check: Check) -> Iterator[str]:
-    """Lines without their ends; of overlong ones no more than is needed to see that they are."""
+def text_pieces(key: str, display: str) -> Generator[str, None, None]:
+    """The text of a file in pieces of any length; closing the iterator closes the file.
+
+    Raises:
+        FsError: It is not text.
+    """
+    with opened(key, display) as (file, _):
+        yield from _decoded(file, display)
+
+
+def _decoded(file: BinaryIO, display: str) -> Iterator[str]:
     decoder = codecs.getincrementaldecoder("utf-8")()
-    pending, started, probed = "", False, 0
+    started, probed = False, 0
     try:
         for chunk in _chunks(file, None):
-            check()
             if probed < BINARY_PROBE_BYTES and b"\0" in chunk[: BINARY_PROBE_BYTES - probed]:
                 raise _not_text(display)
             probed += len(chunk)
             text = decoder.decode(chunk)
-            if not started and text:
-                text, started = text.removeprefix("\ufeff"), True
-            *complete, rest = (pending + text).split("\n")
-            yield from (line.removesuffix("\r") for line in complete)
-            # A CR may still turn out to belong to the line end, so two more characters are kept.
-            pending = rest if len(rest) <= max_chars + 2 else rest[: max_chars + 1] + rest[-1]
+            if text and not started:
+                started, text = True, text.removeprefix("\ufeff")
+            if text:
+                yield text
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
         raise _not_text(display) from error
+
+
+def _lines(file: BinaryIO, display: str, max_chars: int, check: Check) -> Iterator[str]:
+    """Lines without their ends; of overlong ones no more than is needed to see that they are."""
+    pending = ""
+    for text in _decoded(file, display):
+        check()
+        *complete, rest = (pending + text).split("\n")
+        yield from (line.removesuffix("\r") for line in complete)
+        # A CR may still turn out to belong to the line end, so two more characters are kept.
+        pending = rest if len(rest) <= max_chars + 2 else rest[: max_chars + 1] + rest[-1]
     if pending:
         yield pending
 

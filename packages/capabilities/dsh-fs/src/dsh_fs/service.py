@@ -1,7 +1,7 @@
 """The file service: `ctx.fs`. Upstream: packages/fs/fs-local/src/service.ts."""
 
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
@@ -76,9 +76,27 @@ class FsService(Service):
         """True if `target` is `directory` or lies in it, by real paths."""
         return Fence(directory.target_key).holds(target.target_key)
 
+    def process_path(self, target: FsTarget) -> str:
+        """The path by which a program of this machine finds the file."""
+        return target.target_key
+
+    def file_url(self, target: FsTarget) -> str:
+        """The file as a `file:` URL."""
+        return Path(target.target_key).as_uri()
+
     async def stat(self, target: FsTarget, *, signal: AbortSignal | None = None) -> FsStat | None:
         """What a file is, links followed; `None` if it is absent."""
         return await work(signal, "stat", self._stat, target)
+
+    async def lstat(
+        self, path: str, cwd: str | None = None, *, signal: AbortSignal | None = None
+    ) -> FsStat | None:
+        """What a path names, without following it if it is a link; `None` if it names nothing.
+
+        Raises:
+            FsError: As `resolve`, for the directory that it lies in.
+        """
+        return await work(signal, "lstat", self._lstat, path, cwd or self._root)
 
     async def read_text(self, target: FsTarget, *, signal: AbortSignal | None = None) -> FsText:
         """A whole text file, without its byte order mark.
@@ -87,6 +105,21 @@ class FsService(Service):
             FsError: Not text, larger than 10 MiB, or not readable.
         """
         return await self._reading(signal, target, _reading.read_text)
+
+    async def stream_text(
+        self, target: FsTarget, *, signal: AbortSignal | None = None
+    ) -> AsyncGenerator[str, None]:
+        """The text of a file of any size, in pieces. Who does not read it to its end closes it.
+
+        Raises:
+            FsError: Not text, or not readable.
+        """
+        pieces = await self._reading(signal, target, _reading.text_pieces)
+        try:
+            while piece := await work(signal, "reading", next, pieces, ""):
+                yield piece
+        finally:
+            pieces.close()
 
     async def read_bytes(
         self, target: FsTarget, max_bytes: int, *, signal: AbortSignal | None = None
@@ -217,16 +250,18 @@ class FsService(Service):
         return target
 
     def _stat(self, target: FsTarget) -> FsStat | None:
-        try:
-            with folder_of(fresh_key(target, self._fence)) as (folder, name):
-                status = look_up(folder, name)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise os_failure(error, target.display_path) from error
-        if status is None:
-            return None
-        return FsStat(kind_of(status.st_mode), status.st_size, FsVersion.of(status))
+        return _looked_up(fresh_key(target, self._fence), target.display_path)
+
+    def _lstat(self, path: str, cwd: str) -> FsStat | None:
+        resolve_target(path, cwd)  # refuses what cannot be a path
+        parent, name = os.path.split(path.rstrip(os.sep) or path)
+        if name in ("", ".", ".."):
+            return self._stat(self._resolve(path, cwd))
+        folder = self._resolve(parent or ".", cwd)
+        return _looked_up(
+            os.path.join(fresh_key(folder, self._fence), name),  # noqa: PTH118  # keys are strings
+            os.path.join(folder.display_path, name),  # noqa: PTH118  # as above
+        )
 
     def _list_dir(self, target: FsTarget) -> tuple[DirEntry, ...]:
         display = target.display_path
@@ -242,6 +277,19 @@ class FsService(Service):
         except OSError as error:
             raise os_failure(error, display) from error
         return tuple(sorted(found, key=lambda entry: entry.name))
+
+
+def _looked_up(key: str, display: str) -> FsStat | None:
+    try:
+        with folder_of(key) as (folder, name):
+            status = look_up(folder, name)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise os_failure(error, display) from error
+    if status is None:
+        return None
+    return FsStat(kind_of(status.st_mode), status.st_size, FsVersion.of(status))
 
 
 def _entry_kind(entry: "os.DirEntry[str]") -> FileKind:

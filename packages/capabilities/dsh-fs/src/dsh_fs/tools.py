@@ -21,6 +21,7 @@ from dsh_tools import (
 from dsh_tools.presentation import Diff, DiffCall, GenericCall, Location
 
 from . import texts
+from ._cards import change_meta, present_change
 from ._values import (
     MAX_LINES,
     ChangeValue,
@@ -133,7 +134,14 @@ def read_tool(ctx: Needs) -> ToolDefinition:
 def write_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
     """The definition of `write`; in a sandbox a call may ask for wider access."""
 
-    @tool(description=texts.WRITE, render=render_write, cancel="cooperative", present_call=_pending)
+    @tool(
+        description=texts.WRITE,
+        render=render_write,
+        presentation_meta=change_meta,
+        cancel="cooperative",
+        present_call=_pending,
+        present_result=present_change,
+    )
     async def write(
         run: ToolRunContext,
         file_path: Annotated[str, texts.WRITE_FILE_PATH],
@@ -160,7 +168,14 @@ def write_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
 def edit_tool(ctx: Needs, sandboxed: bool = False) -> ToolDefinition:
     """The definition of `edit`; in a sandbox a call may ask for wider access."""
 
-    @tool(description=texts.EDIT, render=render_edit, cancel="cooperative", present_call=_diff)
+    @tool(
+        description=texts.EDIT,
+        render=render_edit,
+        presentation_meta=change_meta,
+        cancel="cooperative",
+        present_call=_diff,
+        present_result=present_change,
+    )
     async def edit(
         run: ToolRunContext,
         file_path: Annotated[str, texts.EDIT_FILE_PATH],
