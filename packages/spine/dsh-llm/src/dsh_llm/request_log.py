@@ -26,8 +26,8 @@ class RequestLog:
         self._messages = list(messages)
         self._derived = 0
         self._sent = MessageLog()
-        self._ids: set[str] = set()
-        self._repairs: list[RequestRepair] = []
+        self._ids: set[str] | None = None  # of calls: a set is half of what an idle log weighs
+        self._repairs: tuple[RequestRepair, ...] = ()
 
     def __len__(self) -> int:
         """How many messages the history has."""
@@ -46,22 +46,31 @@ class RequestLog:
 
     def _take(self, news: Sequence[RequestMessage]) -> None:
         ids = sound_calls(news)
-        if ids is not None and self._ids.isdisjoint(ids):
-            self._ids |= ids
+        if ids is not None and self._are_new(ids):
             self._sent.extend(news)
+            self._note(ids)
             return
         derived = Derivation(news)
         repairs = tuple(derived.repairs())
-        if any(repair.kind not in _LOCAL for repair in repairs) or not self._ids.isdisjoint(
-            derived.call_ids
+        if not (
+            self._are_new(derived.call_ids) and all(repair.kind in _LOCAL for repair in repairs)
         ):
-            self._sent, self._ids, self._repairs = MessageLog(), set(), []
+            self._sent, self._ids, self._repairs = MessageLog(), None, ()
             derived = Derivation(self._messages)
             repairs = tuple(derived.repairs())
-        self._ids |= derived.call_ids
         self._sent.extend(derived.messages)
+        self._note(derived.call_ids)
         self._repairs += repairs
+
+    def _are_new(self, ids: set[str]) -> bool:
+        return self._ids is None or self._ids.isdisjoint(ids)
+
+    def _note(self, ids: set[str]) -> None:
+        if self._ids is not None:
+            self._ids |= ids
+        elif ids:
+            self._ids = ids
 
     def repairs(self) -> tuple[RequestRepair, ...]:
         """What `request_repairs` tells of the history that the last request was made of."""
-        return tuple(self._repairs)
+        return self._repairs

@@ -153,6 +153,8 @@ class LlmService(Service):
         self._routes: OwnedRows[_Route] = OwnedRows()
         self._directory: OwnedRows[LlmConfigurableProvider] = OwnedRows()
         self._discoveries: dict[str, ModelDiscovery] = {}
+        # By the identity of an adapter; begun anew at each change of the routes.
+        self._own_routes: dict[int, frozenset[str]] = {}
 
     def register_adapter(self, providers: Sequence[str], adapter: LlmAdapter) -> AdapterHandle:
         """Serve the routes `providers` by `adapter`: all of them, or none.
@@ -208,6 +210,7 @@ class LlmService(Service):
 
         def swap(new: Mapping[str, V]) -> None:
             if table.swap(owner, new):
+                self._own_routes.clear()
                 ctx.emit(LlmAdaptersUpdated())
 
         def end() -> None:
@@ -399,9 +402,12 @@ class LlmService(Service):
 
     def _routes_of(self, adapter: LlmAdapter) -> frozenset[str]:
         """The routes that this very adapter serves now."""
-        return frozenset(
-            [route.info.id for route in self._routes.values() if route.adapter is adapter]
-        )
+        own = self._own_routes.get(id(adapter))
+        if own is None:
+            routes = self._routes.values()
+            own = frozenset(route.info.id for route in routes if route.adapter is adapter)
+            self._own_routes[id(adapter)] = own
+        return own
 
 
 LlmRuntime = LlmService
