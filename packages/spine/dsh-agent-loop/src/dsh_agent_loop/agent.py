@@ -59,11 +59,51 @@ log: FilteringBoundLogger = structlog.get_logger(__name__)
 class LoopAgent:
     """A live agent of this loop. Other packages see it as `dsh_agent.Agent`."""
 
+    __slots__ = (
+        "__weakref__",
+        "_attempts",
+        "_call_ids",
+        "_drive",
+        "_projections",
+        "_repairs_noted",
+        "_revision",
+        "_states",
+        "_statuses",
+        "census",
+        "closing",
+        "controller",
+        "ctx",
+        "gone",
+        "headers",
+        "history",
+        "id",
+        "inbox",
+        "model",
+        "noted_generation",
+        "options",
+        "own_tasks",
+        "parks",
+        "phase",
+        "requests",
+        "runtime",
+        "session",
+        "unclosed",
+        "watch",
+    )
+
+    id: SessionId
+    """Equals `session.id`."""
+    session: Session
+    """The log and what is folded from it."""
+    ctx: Context
+    """The agent's scope."""
+
     def __init__(
         self, runtime: LoopRuntime, options: AgentOptions, drive: Callable[["LoopAgent"], None]
     ) -> None:
         self.runtime = runtime
-        self._options = options
+        self.options = options
+        """What the agent was created with."""
         self._drive = drive
         self.census = Census(runtime.clock)
         self.phase: phases.Phase = phases.Maintenance()
@@ -94,35 +134,14 @@ class LoopAgent:
 
     def attach(self, session: Session, ctx: Context) -> None:
         """Take session and scope; done once, before anybody sees the agent."""
-        self._session = session
-        self._ctx = ctx
+        self.id, self.session, self.ctx = session.id, session, ctx
         self.inbox = LoopInbox(self, self._inbox_state, self.guard)
-        self.model = LoggedModel(session, lambda: self._options, self._selection_state)
+        self.model = LoggedModel(session, lambda: self.options, self._selection_state)
         self.noted_generation = session.surface.content_generation
         self.watch = SurfaceWatch(session)
         self.history = RequestHistory(session, self.note_repairs)
 
     # ---- what others see -------------------------------------------------------------------
-
-    @property
-    def id(self) -> SessionId:
-        """Equals `session.id`."""
-        return self._session.id
-
-    @property
-    def options(self) -> AgentOptions:
-        """What the agent was created with."""
-        return self._options
-
-    @property
-    def session(self) -> Session:
-        """The log and what is folded from it."""
-        return self._session
-
-    @property
-    def ctx(self) -> Context:
-        """The agent's scope."""
-        return self._ctx
 
     @property
     def status(self) -> AgentStatus:
@@ -131,8 +150,7 @@ class LoopAgent:
 
     @override
     def __repr__(self) -> str:
-        session = getattr(self, "_session", None)
-        return f"<LoopAgent {'unattached' if session is None else session.id} {self.phase!r}>"
+        return f"<LoopAgent {getattr(self, 'id', 'unattached')} {self.phase!r}>"
 
     # ---- input -----------------------------------------------------------------------------
 
@@ -275,7 +293,7 @@ class LoopAgent:
 
     def announce_status(self, status: AgentStatus) -> None:
         """Tell a transition; one made while another is told comes after it."""
-        if not self._statuses and not self._ctx.has_listeners(AgentStatusChanged, self):
+        if not self._statuses and not self.ctx.has_listeners(AgentStatusChanged, self):
             return
         self._statuses.append(status)
         if len(self._statuses) > 1:
@@ -305,7 +323,7 @@ class LoopAgent:
         if self._call_ids is None:
             self._call_ids = {
                 block.id
-                for event in self._session.events
+                for event in self.session.events
                 if isinstance(event.data, AssistantMessageEvent)
                 for block in event.data.message.content
                 if isinstance(block, ToolCallBlock)
@@ -329,11 +347,11 @@ class LoopAgent:
 
     def _state(self, key: str) -> object:
         """The state of a projection; looked up once for each length of the log."""
-        seq = self._session.seq
+        seq = self.session.seq
         known = self._states.get(key)
         if known is not None and known[0] == seq:
             return known[1]
-        state = self._projections.state_of(self._session, key)
+        state = self._projections.state_of(self.session, key)
         self._states[key] = (seq, state)
         return state
 

@@ -33,7 +33,7 @@ from dsh_session import (
     SessionId,
     interrupted_turn_closers,
 )
-from dsh_session_persistence import SessionHandle
+from dsh_session_persistence import SessionHandle, SessionPersistence
 
 from .agent import LoopAgent
 from .driver import drive
@@ -71,9 +71,32 @@ class AgentLife:
     """One agent from the first resource to the last: creation, ownership, teardown.
 
     `owner` is a context of the caller that resolves services as the loop does. What it owns is one
-    composite effect, undone newest first: the driver comes to rest, the agent's scope unwinds, the
-    write handle is closed and the agent leaves the registry, the session leaves the store.
+    composite effect, undone newest first: the driver comes to rest, then the agent's scope unwinds.
+    The first that the scope holds are the session and the places in log and registry, so they go
+    last: the write handle is closed, the agent leaves the registry, the session the store.
     """
+
+    __slots__ = (
+        "_clears_later",
+        "_controller",
+        "_creating",
+        "_detach_agent",
+        "_detach_signal",
+        "_disposing",
+        "_done",
+        "_effect",
+        "_ended",
+        "_errors",
+        "_handle",
+        "_left",
+        "_owner",
+        "_parent",
+        "_runtime",
+        "_scope",
+        "_session",
+        "_setup",
+        "agent",
+    )
 
     def __init__(
         self, runtime: LoopRuntime, owner: Context, request: _Request, ended: Callable[[], None]
@@ -95,15 +118,12 @@ class AgentLife:
         self._disposing = False
         self._clears_later = False
         self._controller, self._detach_signal = fuse_signals(request.signal)
-        # A session is entered through `home`, so that it outlives the scope of the agent.
-        self._home = create_scope(owner, self.agent, scope_of(owner))
-        self._scope = create_scope(owner, self.agent)
+        self._scope = create_scope(owner, self.agent, scope_of(owner))
         self._effect: Handle = owner.effect(self._parts, label="agent")
 
     def _parts(self) -> Iterator[object]:
         yield self._finish
-        yield self._home.handle
-        yield self._release
+        yield self._release  # for a creation that failed before the scope held it
         yield self._scope.handle
         yield self._quiesce
 
@@ -127,13 +147,16 @@ class AgentLife:
         return await self._transact(lambda: self._stored_session(request.session_id), "resume")
 
     async def _transact(
-        self, load: Callable[[], Awaitable[Session]], source: CreationSource
+        self, load: Callable[[], Session | Awaitable[Session]], source: CreationSource
     ) -> AgentHandle:
         agent, signal = self.agent, self._controller.signal
         leave = agent.census.enter("maintenance", "creation")
         try:
             with agent.own_task():
-                session = await under(signal, load)
+                loaded = load()
+                session = (
+                    loaded if isinstance(loaded, Session) else await under(signal, lambda: loaded)
+                )
                 await self._publish(session, source, signal)
         except BaseException as error:
             self._begin()
@@ -162,11 +185,12 @@ class AgentLife:
             leave()
 
     async def _publish(self, session: Session, source: CreationSource, signal: AbortSignal) -> None:
-        agent = self.agent
-        self._home.ctx.sessions.enter(session)
+        agent, ctx = self.agent, self._scope.ctx
+        ctx.sessions.enter(session)
         self._session = session
+        ctx.effect(lambda: self._release, label="places of the agent")
         with agent.counted():
-            self._home.ctx.sessions.announce(session)
+            ctx.sessions.announce(session)
         self._recheck(signal)
         if self._setup is not None:
             prepared = await under(signal, self._set_up)
@@ -198,7 +222,7 @@ class AgentLife:
 
     # ---- sessions --------------------------------------------------------------------------
 
-    async def _new_session(self, request: CreateRequest) -> Session:
+    def _new_session(self, request: CreateRequest) -> Session | Awaitable[Session]:
         session = self._runtime.ctx.sessions.prepare(
             request.session_id or SessionId(str(uuid.uuid4())),
             seed=request.seed,
@@ -207,13 +231,21 @@ class AgentLife:
         )
         persistence = self._runtime.ctx.session_persistence
         if persistence is not None:
-            self._handle = await persistence.create(session.header, session.inherited_event_count)
+            return self._stored_new(session, persistence)
+        self._take(session)
+        return session
+
+    async def _stored_new(self, session: Session, persistence: SessionPersistence) -> Session:
+        self._handle = await persistence.create(session.header, session.inherited_event_count)
+        self._take(session)
+        if session.seq:
+            await self._handle.append(list(session.events))
+        return session
+
+    def _take(self, session: Session) -> None:
         self._attach(session)
         if session.inherited_event_count:
             _drop_inherited_queue(self.agent)
-        if self._handle is not None and session.seq:
-            await self._handle.append(list(session.events))
-        return session
 
     async def _stored_session(self, session_id: SessionId) -> Session:
         persistence = self._runtime.ctx.session_persistence
@@ -322,7 +354,9 @@ class AgentLife:
         await census.wait_quiet()
 
     async def _release(self) -> None:
-        """Behind the scope: close the log and leave the registry."""
+        """Behind all that was set up: close the log and leave the registry."""
+        if self.agent.gone:
+            return
         self._detach_signal()
         # What came after this would not be stored; a sender is told instead of losing it.
         self.agent.gone = True

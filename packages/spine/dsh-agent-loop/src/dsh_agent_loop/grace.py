@@ -66,6 +66,13 @@ class _Live:
 class Census:
     """Everything that is alive for one agent; the kernel and the tool pipeline enter here."""
 
+    __slots__ = (
+        "_changed",
+        "_clock",
+        "_live",
+        "_waiters",
+    )
+
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._live: dict[_Live, None] = {}

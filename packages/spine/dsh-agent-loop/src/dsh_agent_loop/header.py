@@ -11,6 +11,11 @@ class HeaderMaker:
     one was made of is not compared but is that one.
     """
 
+    __slots__ = (
+        "_logged",
+        "_tools",
+    )
+
     def __init__(self) -> None:
         self._tools: tuple[ToolSchema, ...] = ()
         self._logged: RequestHeader | None = None

@@ -9,6 +9,13 @@ from dsh_session import Session
 class RequestHistory:
     """`request_messages` over one session's history, at the cost of what is new."""
 
+    __slots__ = (
+        "_generation",
+        "_log",
+        "_repaired",
+        "_session",
+    )
+
     def __init__(
         self, session: Session, repaired: Callable[[Sequence[RequestRepair]], None]
     ) -> None:

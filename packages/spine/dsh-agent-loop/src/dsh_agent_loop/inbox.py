@@ -18,6 +18,12 @@ from dsh_session import InboxSpliced
 class LoopInbox:
     """Pending input of one agent; every change is one logged splice."""
 
+    __slots__ = (
+        "_agent",
+        "_guard",
+        "_state",
+    )
+
     def __init__(
         self, agent: Agent, state: Callable[[], InboxState], guard: Callable[[str], None]
     ) -> None:

@@ -13,6 +13,15 @@ class SurfaceWatch:
     A look costs as much as was appended since the last one; only a rewritten surface is read anew.
     """
 
+    __slots__ = (
+        "_fallback",
+        "_generation",
+        "_seen",
+        "_session",
+        "_snapshot",
+        "_system",
+    )
+
     def __init__(self, session: Session) -> None:
         self._session = session
         self._generation = session.surface.content_generation

@@ -168,6 +168,11 @@ class Agent(Protocol):
 class AgentHandle:
     """An agent together with the right to end it."""
 
+    __slots__ = (
+        "_dispose",
+        "agent",
+    )
+
     def __init__(self, agent: Agent, dispose: Callable[[], Awaitable[None]]) -> None:
         self.agent = agent
         self._dispose = dispose

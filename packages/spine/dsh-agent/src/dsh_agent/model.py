@@ -15,6 +15,12 @@ from .types import AgentOptions, Enter, ModelSelection, PreStepDecision
 class LoggedModel:
     """`agent.model` over the folded log; it holds no state of its own."""
 
+    __slots__ = (
+        "_options",
+        "_session",
+        "_state",
+    )
+
     def __init__(
         self,
         session: Session,
