@@ -52,10 +52,14 @@ class Gate:
             decision = await self._ask(execution, decision)
         if decision is None:
             return aborted(started=False)
-        if isinstance(decision, Allow):
-            decision = self._guarded(execution)
-        if isinstance(decision, Deny):
-            return failure(decision.reason, decision.info)
+        return self.guarded(execution) if isinstance(decision, Allow) else _refusal(decision)
+
+    def guarded(self, execution: Execution) -> ToolFailure | None:
+        """The refusal of a call that is allowed so far, or `None` to let it run."""
+        for guard in self._views.guards(execution.agent):
+            reason = guard(execution)
+            if reason is not None:
+                return _refusal(Deny(reason))
         return aborted(started=False) if execution._caller_signal.aborted else None
 
     async def _ask(self, execution: Execution, ask: Ask) -> Allow | Deny | None:
@@ -83,12 +87,9 @@ class Gate:
             f"the approval service answered {answer!r:.80}, which means nothing"
         )
 
-    def _guarded(self, execution: Execution) -> Allow | Deny:
-        for guard in self._views.guards(execution.agent):
-            reason = guard(execution)
-            if reason is not None:
-                return Deny(reason)
-        return Allow()
+
+def _refusal(denial: Deny) -> ToolFailure:
+    return failure(denial.reason, denial.info)
 
 
 def _checked(execution: Execution, decision: object) -> PreToolDecision:

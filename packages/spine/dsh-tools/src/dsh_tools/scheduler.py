@@ -20,7 +20,7 @@ from dsh_cordis import Context, Waterfall
 
 from . import texts
 from ._body import BodyCall, BodyRunner
-from ._frames import Frame, FrameCancelledError, stray
+from ._frames import Frame, FrameCancelledError, entered, stray
 from ._gate import Gate
 from ._json import snapshot
 from ._post import apply_decision, projected
@@ -75,7 +75,7 @@ class ToolScheduler:
         """All stages, one behind the other."""
         execution, result = self._begin(call)
         if result is None:
-            decision = self._put_to_gate(execution)
+            result, decision = self._put_to_gate(execution)
             if decision is not None:
                 result = await self._gated(execution, decision)
         if result is None:
@@ -108,7 +108,9 @@ class ToolScheduler:
     def preparing(self, call: ToolExecutionInput) -> Stage[Prepared]:
         """Begin `prepare`."""
         execution, result = self._begin(call)
-        decision = self._put_to_gate(execution) if result is None else None
+        decision = None
+        if result is None:
+            result, decision = self._put_to_gate(execution)
         if decision is None:
             return Stage(execution, partial(Given, _prepared(execution, result)), immediate=True)
         return Stage(execution, partial(self._pass_gate, execution, decision), decision)
@@ -165,14 +167,27 @@ class ToolScheduler:
 
     # ---- stages 3 to 5 ----------------------------------------------------------------------
 
-    def _put_to_gate(self, execution: Execution) -> Awaitable[PreToolDecision] | None:
-        """The decision about a call; `None` if nobody takes part in it."""
-        if not self._ctx.has_listeners(ToolsPreExecute, execution._agent):
-            return _ALLOWED if execution.guarded else None
-        decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
-        # Who answered at once may have registered a guard.
-        guarded = self._views.current(execution._agent).guarded
-        return decision if guarded or decision is not _ALLOWED else None
+    def _put_to_gate(
+        self, execution: Execution
+    ) -> tuple[ToolExecutionResult | None, Awaitable[PreToolDecision] | None]:
+        """The outcome of a call that is refused at once, or the decision that is to come."""
+        guarded = execution.guarded
+        if self._ctx.has_listeners(ToolsPreExecute, execution._agent):
+            decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
+            if decision is not _ALLOWED:
+                return None, decision
+            # Who gave the default may have registered a guard.
+            guarded = self._views.current(execution._agent).guarded
+        if not guarded:
+            return None, None
+        execution.found = None
+        try:
+            with entered("tool-gate", execution._name, execution._call_id, None):
+                return self._gate.guarded(execution), None
+        except anyio.get_cancelled_exc_class() as error:
+            return _final(execution, failure_of(stray(error))), None
+        except Exception as error:  # noqa: BLE001  # a broken guard fails this call only
+            return _final(execution, failure_of(error)), None
 
     async def _gated(
         self, execution: Execution, decision: Awaitable[PreToolDecision]
@@ -251,14 +266,14 @@ class ToolScheduler:
                 result = projected(hook, execution, result)
             except Exception as error:  # noqa: BLE001  # a broken projection fails this call only
                 return failure_of(error), None
-        contexts = execution._contexts
-        if not contexts and not self._ctx.has_listeners(ToolsPostExecute, execution._agent):
-            return result, None
+        if not self._ctx.has_listeners(ToolsPostExecute, execution._agent):
+            return _with_late(execution, result), None
         if execution.final or execution.gone:
             return result, None
-        event = ToolsPostExecute(exec=execution, result=result)
-        judgement = self._ask(event, _accept, execution)
-        return result, None if judgement is _ACCEPTED and not contexts else judgement
+        judgement = self._ask(ToolsPostExecute(exec=execution, result=result), _accept, execution)
+        if judgement is _ACCEPTED:
+            return _with_late(execution, result), None
+        return result, judgement
 
     async def _judged(
         self,
@@ -354,6 +369,14 @@ def _refusal(execution: Execution, problem: str | None) -> ToolExecutionResult |
 def _with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
     """`result` behind the contexts that were deferred during the execution."""
     contexts = (*execution.take_contexts(), *result.additional_contexts)
+    return msgspec.structs.replace(result, additional_contexts=contexts)
+
+
+def _with_late(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+    """`result` before the contexts that were deferred after its body."""
+    if not execution._contexts or execution.final or execution.gone:
+        return result
+    contexts = (*result.additional_contexts, *execution.take_contexts())
     return msgspec.structs.replace(result, additional_contexts=contexts)
 
 
