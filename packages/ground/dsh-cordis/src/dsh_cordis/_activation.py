@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import Context
 from enum import Enum
+from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import ClassVar, Final, Literal, NoReturn
 from weakref import WeakSet
@@ -83,8 +85,8 @@ class Node(Handle, kw_only=True):
         raise NotImplementedError
 
     def report(self, error: Exception, label: str) -> None:
-        """See `Owner.report`."""
-        raise NotImplementedError
+        """Log an error with its name and deliver it to `internal/error`."""
+        self.kernel.report(error, self, label)
 
     def react(self) -> None:
         """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
@@ -234,8 +236,10 @@ class Claim(Handle):
     value: object
     available: Callable[[Place], bool] | None
     table: "Claims"
-    id: int
-    public: bool
+    id: int = msgspec.field(default_factory=partial(next, count(1)))
+    """Told from all claims before, alive or not."""
+
+    public: bool = False
     live: bool = True
     dependents: dict[Activation, None] = msgspec.field(default_factory=dict)
     cached_in: WeakSet[object] | None = None

@@ -197,14 +197,6 @@ class Hot:
         self.rest.clear()
 
 
-class ListenerTask(Background):
-    """An asynchronous listener of an Emit; its failure is reported and takes nothing down."""
-
-    @override
-    def _task_failed(self, error: Exception) -> None:
-        self._owner.report(error, self.label)
-
-
 def emit(event: Event, listeners: Sequence[Listener]) -> None:
     """Run the synchronous listeners now and start the asynchronous ones after the emitter."""
     late: list[tuple[Listener, Coroutine[object, object, object]]] | None = None
@@ -240,7 +232,9 @@ def _start_late(
         coroutine.close()
         activation.report(NotEnteredError("an asynchronous listener"), label)
         return
-    task = ListenerTask(lambda: coroutine, _owner=activation, _label=label)
+    # Its failure is reported and takes nothing down.
+    failed = partial(activation.report, label=label)
+    task = Background(lambda: coroutine, failed, _owner=activation, _label=label)
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()

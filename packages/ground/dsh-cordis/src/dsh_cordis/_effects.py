@@ -206,6 +206,9 @@ class Background(Handle):
     """A task of the activation; undoing cancels and joins it."""
 
     work: Callable[[], Awaitable[object]] | None
+    failed: Callable[[Exception], None] | None = None
+    """Takes what the task raised; without it that is a failure of undoing it."""
+
     gate: Gate = msgspec.field(default_factory=Gate)
 
     @override
@@ -225,11 +228,8 @@ class Background(Handle):
         with self.gate as gate:
             error = await gate.run(work)
         if error is not None:
-            self._task_failed(error)
+            (self.failed or self._failed)(error)
         self._finish()
-
-    def _task_failed(self, error: Exception) -> None:
-        self._owner.fail(error)
 
 
 def start_background(
@@ -237,7 +237,7 @@ def start_background(
 ) -> Handle:
     """Start a background task as an effect."""
     owner.kernel.require_host("ctx.spawn")
-    task = Background(work, _owner=owner, _label=label)
+    task = Background(work, owner.fail, _owner=owner, _label=label)
     stack.add(task)
     owner.kernel.start(task.run)
     return task
@@ -305,8 +305,10 @@ def collect(
     if value is None and not bare:
         return None
     if isinstance(value, Handle):
-        if not stack.take(value, owner):
+        if value._owner is not owner:
             stack.add(Disposer(value, _owner=owner, _label=value.label))
+        elif not value.used:
+            stack.add(value)  # it moves here
         return value
     if is_async_manager(value):
         return manage(owner, stack, value, label)

@@ -15,14 +15,6 @@ from dsh_cordis.handle import DONE, Completion, lifecycle
 _SETTLED = (PENDING, ACTIVE, FAILED, DISPOSED)
 
 
-class _Hooks(Background):
-    """Hooks of an update; they fail as an undo by hand does: to who waits, else reported."""
-
-    @override
-    def _task_failed(self, error: Exception) -> None:
-        self._failed(error)
-
-
 class FiberCore(FiberMachine):
     """One mounted instance of a plugin; see `Fiber`."""
 
@@ -62,7 +54,6 @@ class FiberCore(FiberMachine):
         if self._home is not None:
             self._home.items.pop(self, None)
         self.dispose()
-        self.tree.leave(self)
 
     def dispose(self) -> Completion:
         """Dispose the fiber; awaiting returns when the whole subtree is unwound."""
@@ -166,7 +157,8 @@ class FiberCore(FiberMachine):
     def _run_hooks(self, chain: Callable[[], Awaitable[None]]) -> Completion:
         self.updates += 1
         self.kernel.transitions += 1
-        hooks = _Hooks(chain, _owner=self.activation, _label="update hook", _by_hand=True)
+        # They fail as an undo by hand does: to who waits, or they are reported.
+        hooks = Background(chain, _owner=self.activation, _label="update hook", _by_hand=True)
         hooks.when_used(self._hooks_ended)
         self.activation.stack.add(hooks)
         self.kernel.start(hooks.run, self.activation.variables)

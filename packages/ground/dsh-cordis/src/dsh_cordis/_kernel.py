@@ -18,6 +18,10 @@ class Driven(Protocol):
 
     queued: bool
 
+    @property
+    def name(self) -> str:
+        """What diagnostics call it."""
+
     def advance(self) -> None:
         """Make every step that is possible now, and return without waiting."""
 
@@ -29,7 +33,8 @@ class Kernel:
         self.host: Host | None = None
         self.uids = count(1)
         self.fatal: BaseException | None = None
-        self.on_crash: Callable[[], object] = lambda: None
+        self.on_crash: Callable[[], object]
+        self.report: Callable[[Exception, Driven, str], None]
         self.transitions = 0
         self._queue: deque[Driven] = deque()
         self._driving = False
@@ -64,26 +69,22 @@ class Kernel:
         self.on_crash()
 
     def touch(self, node: Driven) -> None:
-        """Have the pump look at a node soon."""
+        """Have the pump look at a node soon; a kernel task may just as well `drive` it."""
         if not node.queued:
             node.queued = True
             self._queue.append(node)
         if self.host is not None and not self._driving:
             self.host.wake()
 
-    def touch_now(self, node: Driven) -> None:
-        """As `touch`, from a kernel task: no detour over the host."""
-        if not node.queued:
+    def drive(self, node: Driven | None = None) -> None:
+        """Look at the node and at every queued one; nested calls leave it to the outer."""
+        queue = self._queue
+        if node is not None and not node.queued:
             node.queued = True
-            self._queue.append(node)
-        self.drive()
-
-    def drive(self) -> None:
-        """Look at every queued node until nothing is queued; nested calls leave it to the outer."""
+            queue.append(node)
         if self._driving:
             return
         self._driving = True
-        queue = self._queue
         try:
             while queue:
                 node = queue.popleft()
@@ -93,23 +94,14 @@ class Kernel:
             self._driving = False
             if queue and self.host is not None:
                 self.host.wake()  # something was raised; what is still queued must not wait
-        self.check_quiet()
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no fiber is in transition and none waits for the pump."""
-        return not self.transitions and not self._queue
-
-    def check_quiet(self) -> None:
-        """Wake who waits in `wait_quiet`, if there is nothing to wait for."""
-        if self._quiet is not None and self.quiet:
+        if self._quiet is not None and not self.transitions:
             self._quiet.set()
             self._quiet = None
 
     async def wait_quiet(self) -> None:
-        """Return when no fiber of the tree is in transition."""
+        """Return when no fiber of the tree is in transition, and none waits for the pump."""
         self.drive()
-        while not self.quiet:
+        while self.transitions or self._queue:
             if self._quiet is None:
                 self._quiet = anyio.Event()
             await self._quiet.wait()

@@ -58,10 +58,6 @@ class FiberMachine(Node, kw_only=True):
         self.kernel.touch(self)
 
     @override
-    def report(self, error: Exception, label: str) -> None:
-        self.tree.report(error, self, label)
-
-    @override
     def _undo(self) -> bool:
         self.dying = True
         self.kernel.touch(self)
@@ -230,7 +226,7 @@ class FiberMachine(Node, kw_only=True):
             activation.unwind_go = None
             activation.busy = False
             activation.phase = "done"
-            self.kernel.touch_now(self)
+            self.kernel.drive(self)
 
     def _start_unloading(self) -> None:
         activation = self.activation
@@ -282,7 +278,7 @@ class FiberMachine(Node, kw_only=True):
             await activation.stack.unwind_all()
         finally:
             activation.busy = False
-            self.kernel.touch_now(self)
+            self.kernel.drive(self)
 
     def _end(self, activation: Activation) -> None:
         """The activation is unwound: decide what comes next."""
@@ -294,6 +290,7 @@ class FiberMachine(Node, kw_only=True):
         elif error is not None and not self._again:
             self.error, self.traceback = error, activation.traceback or error.__traceback__
             self.failed_with = tuple(claim.id for claim in captured.values())
+            self.tree.failed[self] = None
             self._set_state(FAILED)
         else:
             self._revive()
@@ -302,6 +299,7 @@ class FiberMachine(Node, kw_only=True):
         """Begin a fresh activation: LOADING at once where possible, else PENDING."""
         self._again = False
         self.error = self.traceback = None
+        self.tree.failed.pop(self, None)
         self.activation = self._fresh()
         self._set_state(LOADING if self._may_load() and self._capture() else PENDING)
 
@@ -325,8 +323,9 @@ class FiberMachine(Node, kw_only=True):
             self.tree.claims.unwant(self.activation.place.pair(key), self)
         self.uid = None
         self.error = self.traceback = None
+        self.tree.failed.pop(self, None)
         self._set_state(DISPOSED)
-        self.tree.disposed(self)
+        self.tree.tell("internal/plugin", self)
         self._finish()
 
     def _fresh(self) -> Activation:
@@ -341,4 +340,4 @@ class FiberMachine(Node, kw_only=True):
         moving = state is LOADING or state is UNLOADING
         self.kernel.transitions += moving - (previous is LOADING or previous is UNLOADING)
         if "internal/status" in self.tree.rows:
-            self.tree.status(self, previous)
+            self.tree.tell("internal/status", self, previous)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from dsh_brand import error_chain
 from dsh_cordis import _dispatch
-from dsh_cordis._activation import Claims, FiberState, Node, Place
+from dsh_cordis._activation import Claims, Node, Place
 from dsh_cordis._dispatch import UNKEYED, Hot, Listener, Route, Row
-from dsh_cordis._kernel import Kernel
+from dsh_cordis._kernel import Driven, Kernel
 from dsh_cordis.errors import ScopeError
 from dsh_cordis.events import Event, Mode
 
@@ -25,43 +25,27 @@ class Tree:
 
     def __init__(self, make_context: "Callable[[Tree, Place], object]") -> None:
         self.kernel = Kernel()
+        self.kernel.report = self.report
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
         self.hot = Hot()
-        self.registry: dict[object, dict[Node, None]] = {}
+        self.failed: dict[Node, None] = {}
         self._make_context = make_context
-        self.root: object = None
-
-    # Mounted plugins
-
-    def enter(self, fiber: Node) -> None:
-        """Record a mounted plugin."""
-        self.registry.setdefault(fiber.definition.identity, {})[fiber] = None
-
-    def leave(self, fiber: Node) -> None:
-        """Drop a record; the plugin's own goes with the last one."""
-        identity = fiber.definition.identity
-        fibers = self.registry.get(identity)
-        if fibers is not None:
-            fibers.pop(fiber, None)
-            if not fibers:
-                del self.registry[identity]
+        self.root: object
+        self.root_fiber: Node
 
     def fibers(self) -> list[Node]:
-        """All mounted fibers, oldest first."""
-        found = [fiber for fibers in self.registry.values() for fiber in fibers]
+        """All mounted fibers, oldest first; the root is none."""
+        found = list(self.root_fiber.fibers_below())
+        for fiber in found:
+            found += fiber.fibers_below()
         return sorted(found, key=lambda fiber: fiber.uid or 0)
 
     def failures(self) -> list[Exception]:
         """The errors of all FAILED fibers, oldest first; one that several share counts once."""
-        errors = [fiber.error for fiber in self.fibers() if fiber.error is not None]
+        failed = sorted(self.failed, key=lambda fiber: fiber.uid or 0)
+        errors = [fiber.error for fiber in failed if fiber.error is not None]
         return list({id(error): error for error in errors}.values())
-
-    def announce_mount(self, fiber: Node) -> None:
-        """Tell observers of a new fiber; what one raises vetoes the mount."""
-        row = self.rows.get("internal/plugin")
-        if row is not None:
-            _dispatch.emit(self.events["internal/plugin"](fiber=fiber), row.listeners())
 
     # What the state machine asks for
 
@@ -69,28 +53,35 @@ class Tree:
         """The context that a body receives."""
         return self._make_context(self, place)
 
-    def status(self, fiber: Node, previous: FiberState) -> None:
-        """Announce a transition; contained."""
-        self._tell(self.events["internal/status"](fiber=fiber, previous=previous))
+    def announce_mount(self, fiber: Node) -> None:
+        """Tell observers of a new fiber; what one raises vetoes the mount."""
+        row = self.rows.get("internal/plugin")
+        if row is not None:
+            _dispatch.emit(self.events["internal/plugin"](fiber), row.listeners())
 
-    def disposed(self, fiber: Node) -> None:
-        """Drop the record and announce the disposal; contained."""
-        self.leave(fiber)
-        if "internal/plugin" in self.rows:
-            self._tell(self.events["internal/plugin"](fiber=fiber))
+    def tell(self, name: str, *fields: object) -> None:
+        """Announce what happened in the kernel, every observer contained."""
+        row = self.rows.get(name)
+        if row is None:
+            return
+        event = self.events[name](*fields)
+        for listener in row.listeners():
+            try:
+                _dispatch.emit(event, (listener,))
+            except Exception as error:  # noqa: BLE001  # an observer must not stop the kernel
+                _log_error(error, listener.activation.fiber.name, f"observer of {name!r}")
 
-    def report(self, error: Exception, fiber: Node, label: str) -> None:
+    def report(self, error: Exception, fiber: Driven, label: str) -> None:
         """Log an error and deliver it; contained."""
         _log_error(error, fiber.name, label)
-        if "internal/error" in self.rows:
-            self._tell(self.events["internal/error"](error=error, fiber=fiber, label=label))
+        self.tell("internal/error", error, fiber, label)
 
     def interpolate(self, fiber: Node, raw: object) -> object:
         """Run the `internal/config` chain."""
         row = self.rows.get("internal/config")
         if row is None:
             return raw
-        event = self.events["internal/config"](fiber=fiber, config=raw)
+        event = self.events["internal/config"](fiber, raw)
         return _dispatch.waterfall(event, row.listeners(), lambda: raw)
 
     def take_over(
@@ -103,17 +94,9 @@ class Tree:
         others = [listener for listener in admitted if listener.everywhere and listener not in own]
         if not own and not others:
             return None
-        event = self.events["internal/update"](fiber=fiber, config=config)
+        event = self.events["internal/update"](fiber, config)
         chain = partial(_dispatch.waterfall, event, [*own, *others], default)
         return cast("Callable[[], Awaitable[None]]", chain)
-
-    def _tell(self, event: Event) -> None:
-        """Emit one of the kernel's own events, every observer contained."""
-        for listener in self.rows[event.name].listeners():
-            try:
-                _dispatch.emit(event, (listener,))
-            except Exception as error:  # noqa: BLE001  # an observer must not stop the kernel
-                _log_error(error, listener.activation.fiber.name, f"observer of {event.name!r}")
 
     # Dispatch
 
@@ -137,10 +120,7 @@ class Tree:
         observers = self.rows.get("internal/dispatch")
         observed = observers.listeners() if observers is not None else ()
         if observed and not event.name.startswith("internal/"):
-            announcement = self.events["internal/dispatch"](
-                dispatch_mode=mode, event=event, target=target
-            )
-            _dispatch.emit(announcement, observed)
+            _dispatch.emit(self.events["internal/dispatch"](mode, event, target), observed)
         row = self.rows.get(event.name)
         listeners: tuple[Listener, ...] = ()
         if row is not None:

@@ -120,33 +120,36 @@ class Context:
     it at the end. An attribute that is no member here is read as the service of that name.
     """
 
-    fiber: Fiber
-    root: "Context"
-
     def __init__(self) -> None:
         """Make a root. Events, `provide` and synchronous effects work before it is opened."""
         tree = self._tree = Tree(Context._at)
-        tree.root = self
-        self._hot = tree.hot.emit
         fiber = _make_fiber(tree, Definition(None, "root"), None, None)
         fiber._owner = fiber.activation
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
-        fiber.activation.ctx = self
-        self.fiber = fiber
-        self.root = self
-        self._place = fiber.activation.place
+        fiber.activation.ctx = tree.root = self
+        tree.root_fiber = fiber
         tree.kernel.on_crash = fiber.dispose
+        self._place = fiber.activation.place
+        self._hot = tree.hot.emit
 
     @staticmethod
     def _at(tree: Tree, place: Place) -> "Context":
         ctx = object.__new__(Context)
         ctx._tree = tree
-        ctx._hot = tree.hot.emit
         ctx._place = place
-        ctx.fiber = cast("Fiber", place.activation.fiber)
-        ctx.root = cast("Context", tree.root)
+        ctx._hot = tree.hot.emit
         return ctx
+
+    @property
+    def fiber(self) -> Fiber:
+        """The fiber that owns what is registered through this context."""
+        return cast("Fiber", self._place.activation.fiber)
+
+    @property
+    def root(self) -> "Context":
+        """The context at the top of the tree."""
+        return cast("Context", self._tree.root)
 
     async def __aenter__(self) -> Self:
         if self.root is not self:
@@ -311,17 +314,8 @@ class Context:
         predicate = None if available is None else partial(self._ask, available)
         activation, claims = place.activation, self._tree.claims
         pair = place.pair(key)
-        claim = Claim(
-            place,
-            key,
-            pair,
-            value,
-            predicate,
-            claims,
-            next(self._tree.kernel.uids),
-            self.fiber.state is FiberState.ACTIVE,
-            _owner=activation,
-        )
+        claim = Claim(place, key, pair, value, predicate, claims, _owner=activation)
+        claim.public = self.fiber.state is FiberState.ACTIVE
         claims.add(claim)
         activation.claims[pair] = claim
         activation.stack.add(claim)
@@ -433,7 +427,6 @@ class Context:
         tree = self._tree
         tree.kernel.require_host("ctx.plugin")
         fiber = _make_fiber(tree, definition, place, config)
-        tree.enter(fiber)
         place.activation.stack.add(fiber)
         try:
             tree.announce_mount(fiber)
@@ -445,7 +438,8 @@ class Context:
 
     def unplug(self, plugin: Plugin) -> Completion:
         """Dispose every fiber of a plugin in this tree."""
-        fibers = list(self._tree.registry.get(identity_of(plugin), ()))
+        identity = identity_of(plugin)
+        fibers = [each for each in self._tree.fibers() if each.definition.identity == identity]
         disposals = [fiber() for fiber in fibers]
 
         async def wait() -> None:
@@ -518,4 +512,4 @@ def _make_fiber(tree: Tree, definition: Definition, place: Place | None, config:
     )
 
 
-_RESERVED: Final = frozenset({"fiber", "root", *dir(Context)})
+_RESERVED: Final = frozenset(dir(Context))

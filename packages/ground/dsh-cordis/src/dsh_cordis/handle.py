@@ -243,24 +243,12 @@ class Stack(Record, eq=False):
         while (handle := self.unwind()) is not None:
             await handle.complete()
 
-    def take(self, handle: Handle, owner: Owner) -> bool:
-        """Move a handle registered on the same activation here; False for a foreign one."""
-        if handle._owner is not owner:
-            return False
-        if not handle.used:
-            self.add(handle)
-        return True
 
-
-class EffectInfo(Record, eq=False):
+class EffectInfo(msgspec.Struct, frozen=True):
     """One live registration and its parts, for diagnostics."""
 
     label: str
     children: "list[EffectInfo]"
-
-    @override
-    def __repr__(self) -> str:
-        return f"EffectInfo({self.label!r}, {self.children!r})"
 
     @classmethod
     def of(cls, handle: Handle) -> "EffectInfo":
