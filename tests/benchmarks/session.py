@@ -7,12 +7,14 @@ that it works.
 """
 
 import gc
+import json
 import os
 import sys
 import tempfile
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,6 +26,7 @@ from dsh_cordis import Context
 from dsh_llm import BlockStart, StreamChunk, TextDelta, create_user_message
 from dsh_session import (
     AssistantAttempt,
+    AssistantMessageEvent,
     Completed,
     Session,
     SessionEvent,
@@ -173,6 +176,7 @@ def appending(n: int, rounds: int) -> Iterator[Row]:
 
     best = best_of(rounds, append(short), append(long))
     yield Row(f"append at event {n:,}", "append at event 100", best[1] / best[0], 1.2)
+    yield _live(rounds)
     message = UserMessageEvent(message=create_user_message("One more."))
 
     def derive() -> None:
@@ -186,6 +190,33 @@ def appending(n: int, rounds: int) -> Iterator[Row]:
     yield Row(what, "copying the list of messages", best[1] / best[0], None)
 
 
+def _live(rounds: int) -> Row:
+    """Turns of a session that lives in a store, and is followed by three projections."""
+    turns = [list(payloads(turn_of(number))) for number in range(1, 101)]
+    copies = session_of(0)
+    for data in turns:
+        append_all(copies, data)
+    dicts = [event_to_json(event) for event in copies.events]
+
+    async def ours() -> float:
+        async with Context() as ctx:
+            _ = ctx.plugin(SessionStore)
+            _ = ctx.plugin(SessionProjectionRegistry)
+            await ctx.settled()
+            for key in ("one", "two", "three"):
+                ctx.session_projections.register(counting(key))
+            session = ctx.sessions.create(ID)
+            return best_of(1, lambda: append_all(session, list(chain(*turns))))[0]
+
+    def hand() -> object:
+        return [json.dumps({**event, "time": time.time()}) for event in dicts]
+
+    times = [(anyio.run(ours), best_of(1, hand)[0]) for _ in range(rounds)]
+    ratio = min(ours for ours, _ in times) / min(hand for _, hand in times)
+    detail = f"{len(dicts) // len(turns)} events"
+    return Row("append a turn, three projections", "json.dumps of its events", ratio, None, detail)
+
+
 def opening(path: Path, root: Path, count: int, rounds: int) -> Iterator[Row]:
     """Reading a whole log."""
     size = path.stat().st_size
@@ -193,13 +224,18 @@ def opening(path: Path, root: Path, count: int, rounds: int) -> Iterator[Row]:
     def read() -> object:
         return JsonlStore(root, "none").open(ID, "read").read()
 
-    ours, hand = best_of(
-        rounds,
-        lambda: JsonlStore(root, "none").open(ID, "read").read(),
-        lambda: lines_by_hand(path),
-    )
+    def read_streams() -> object:
+        events = JsonlStore(root, "none").open(ID, "read").read()
+        for event in events:
+            if isinstance(event.data, AssistantMessageEvent):
+                len(event.data.stream)
+        return events
+
+    ours, streams, hand = best_of(rounds, read, read_streams, lambda: lines_by_hand(path))
     detail = f"{count:,} events, {size >> 20} MiB"
     yield Row("open a log", "msgspec.json.decode of its lines", ours / hand, 2.0, detail)
+    detail = "which opening leaves as text"
+    yield Row("open a log, read every stream", "the same", streams / hand, 2.0, detail)
     gc.disable()
     try:
         ours, hand = best_of(rounds, read, lambda: lines_by_hand(path))
@@ -291,7 +327,8 @@ async def _batches(folder: Path, size: int, events: Sequence[SessionEvent], roun
     log.close()
     by_hand.close()
     what = f"write and sync {size:,} event{'s' if size > 1 else ''}"
-    return Row(what, "encode dicts, write, sync", times[0] / times[1], None)
+    target = 2.0 if size > 1 else None
+    return Row(what, "encode dicts, write, sync", times[0] / times[1], target)
 
 
 async def _turns(folder: Path, rounds: int) -> Row:
