@@ -5,49 +5,20 @@ import socket
 import stat
 import sys
 import unicodedata
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
-import dsh_fs
-from dsh_fs import Edit, FsError, FsService, FsTarget, FsVersion, ReplaceIfVersion
+from dsh_fs import Edit, FsError, FsTarget, FsVersion, ReplaceIfVersion
 from dsh_fs._paths import Fence, fresh_key  # noqa: PLC2701  # what comes between it and its use
 from dsh_fs._reading import read_whole  # noqa: PLC2701  # the same
 from dsh_fs.search_tool import search_alone
-from dsh_fs.testing import no_staging_left
-from dsh_tools import ToolExecutionResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
+from dsh_fs.testing import file_bench, no_staging_left
+from dsh_tools.testing import code_of, text_of
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="about /proc and /dev")
-
-
-class Bench:
-    """An agent that works in a folder."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent = tools.agent(cwd=str(root))
-
-    @property
-    def fs(self) -> FsService:
-        fs = self.tools.ctx.get(FsService)
-        assert fs is not None
-        return fs
-
-    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
-        with anyio.fail_after(20):
-            return await self.tools.run_as(self.agent, name, **arguments)
-
-
-@asynccontextmanager
-async def bench(root: Path, **config: object) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        await tools.ctx.plugin(dsh_fs, {"root": root, **config})
-        await tools.ctx.settled()
-        yield Bench(tools, root)
 
 
 @pytest.fixture
@@ -84,7 +55,7 @@ async def test_C58_a_folder_swapped_for_a_link_after_it_was_judged_is_not_follow
         swap(workspace)
         return key
 
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         attempts: list[Callable[[FsTarget], Awaitable[object]]] = [
             b.fs.read_text,
             b.fs.stat,
@@ -117,7 +88,7 @@ async def test_C58_a_folder_swapped_for_a_link_in_mid_write_gets_nothing(
         swap(workspace)
         sync(descriptor)
 
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         target = await b.fs.resolve(f"sub/{name}")
         monkeypatch.setattr(os, "fsync", sync_late)
         await b.fs.write_text(target, "x")
@@ -137,7 +108,7 @@ async def test_C10_C121_a_change_between_check_and_publishing_is_not_overwritten
         path.write_text("theirs", encoding="utf-8")
         sync(descriptor)
 
-    async with bench(workspace) as b:
+    async with file_bench(workspace) as b:
         target = await b.fs.resolve("sub/f")
         known = await b.fs.stat(target)
         assert known is not None
@@ -165,7 +136,7 @@ async def test_C10_C15_a_change_between_check_and_reading_is_not_edited(
         path.write_text("inside, theirs", encoding="utf-8")
         return read_whole(key, display, max_bytes)
 
-    async with bench(workspace) as b:
+    async with file_bench(workspace) as b:
         target = await b.fs.resolve("sub/f")
         known = await b.fs.stat(target)
         assert known is not None
@@ -184,7 +155,7 @@ async def test_a_hard_link_is_cut_by_writing_and_its_other_name_keeps_its_text(
 ) -> None:
     outside = workspace.parent / "o/sub/f"
     os.link(outside, workspace / "hard")
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         await b.run("read", file_path="hard")
         await b.run("edit", file_path="hard", old_string="outside", new_string="changed")
     assert (workspace / "hard").read_text(encoding="utf-8") == "changed"
@@ -198,7 +169,7 @@ async def test_C58_chains_and_circles_of_links(workspace: Path) -> None:
     (workspace / "a").symlink_to("b")
     (workspace / "b").symlink_to("a")
     (workspace / "self").symlink_to("self/x")
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         assert "1: inside" in text_of(await b.run("read", file_path="in0"))
         assert code_of(await b.run("read", file_path="out0")) == "FS_SANDBOX_DENIED"
         for name in ("a", "self", "self/x"):
@@ -218,13 +189,13 @@ async def test_C58_doors_in_proc_and_dev_do_not_lead_around_the_fence(
     workspace: Path, path: str
 ) -> None:
     outside = str(workspace.parent / "o/sub")
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         result = await b.run("read", file_path=path.format(o=outside))
         assert code_of(result) == "FS_SANDBOX_DENIED"
 
 
 async def test_C58_the_fence_does_not_tell_what_is_behind_it(workspace: Path) -> None:
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         for path in ("../o/sub/f", "../o/sub/none", "../o/sub/f/below", "../none/x", "../o/"):
             result = await b.run("read", file_path=path)
             assert code_of(result) == "FS_SANDBOX_DENIED"
@@ -246,7 +217,7 @@ async def test_C2_pipes_sockets_devices_and_folders_are_refused_without_waiting(
             server.bind("socket")
         finally:
             os.chdir(here)
-        async with bench(tmp_path, require_read=False) as b:
+        async with file_bench(tmp_path, require_read=False) as b:
             for path in paths:
                 for result in (
                     await b.run("read", file_path=path),
@@ -262,7 +233,7 @@ async def test_C2_pipes_sockets_devices_and_folders_are_refused_without_waiting(
 
 @linux
 async def test_the_variables_of_running_programs_are_out_of_reach(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         for path in ("/proc/self/environ", f"/proc/{os.getpid()}/mem", "/proc/thread-self/environ"):
             for result in (
                 await b.run("read", file_path=path),
@@ -284,7 +255,7 @@ async def test_a_file_of_ten_gigabytes_costs_neither_memory_nor_time(tmp_path: P
     with (tmp_path / "late").open("wb") as file:
         file.write(b"text\n" * 4000)
         file.truncate(size)
-    async with bench(tmp_path, require_read=False) as b:
+    async with file_bench(tmp_path, require_read=False) as b:
         assert code_of(await b.run("read", file_path="sparse")) == "FS_NOT_TEXT"
         result = await b.run("edit", file_path="sparse", old_string="a", new_string="b")
         assert code_of(result) == "FS_TOO_LARGE"
@@ -301,7 +272,7 @@ async def test_a_file_that_holds_more_than_it_says_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsh_fs._reading.MAX_TEXT_BYTES", 10)
-    async with bench(tmp_path) as b:  # files of /proc say that they are empty
+    async with file_bench(tmp_path) as b:  # files of /proc say that they are empty
         with pytest.raises(FsError) as caught:
             await b.fs.read_text(await b.fs.resolve("/proc/version"))
     assert caught.value.code == "FS_TOO_LARGE"
@@ -311,7 +282,7 @@ async def test_a_file_that_holds_more_than_it_says_is_bounded(
 
 
 async def test_C3_names_that_no_file_can_have(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         for path in ("nul\0byte", "x" * 100_000, "x/" * 3000, "é" * 2100):
             result = await b.run("write", file_path=path, content="x")
             assert code_of(result) == "FS_NOT_FOUND"
@@ -325,7 +296,7 @@ async def test_C3_names_that_no_file_can_have(tmp_path: Path) -> None:
 
 async def test_a_name_that_ends_like_a_folder_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x", encoding="utf-8")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         for path in ("f/", "f/.", "new/", "new/.", "sub/new/"):
             for result in (
                 await b.run("read", file_path=path),
@@ -341,7 +312,7 @@ async def test_names_that_look_alike_are_different_files(tmp_path: Path) -> None
     (tmp_path / "probe").touch()
     if (tmp_path / "PROBE").exists():
         pytest.skip("this file system takes some of them for the same")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         for name in names:
             assert code_of(await b.run("write", file_path=name, content=name)) is None
         for name in names:
@@ -349,7 +320,7 @@ async def test_names_that_look_alike_are_different_files(tmp_path: Path) -> None
 
 
 async def test_C13_names_that_some_systems_take_for_one_wait_for_each_other(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         target = await b.fs.resolve("É")
         other = await b.fs.resolve(unicodedata.normalize("NFD", "é"))
         async with (
@@ -364,7 +335,7 @@ async def test_C13_names_that_some_systems_take_for_one_wait_for_each_other(tmp_
 
 async def test_C58_capitals_do_not_lead_around_the_fence(workspace: Path) -> None:
     (workspace.parent / "W").mkdir(exist_ok=True)
-    async with bench(workspace, confine=True) as b:
+    async with file_bench(workspace, confine=True) as b:
         result = await b.run("write", file_path=str(workspace.parent / "W/new"), content="x")
     # Where capitals make no difference it is the same folder, and refused all the same.
     assert code_of(result) == "FS_SANDBOX_DENIED"
@@ -373,7 +344,7 @@ async def test_C58_capitals_do_not_lead_around_the_fence(workspace: Path) -> Non
 async def test_names_with_control_characters_stay_on_their_line(tmp_path: Path) -> None:
     for name in ("two\nlines", "red\x1b[31m", "turned\u202etxt"):
         (tmp_path / name).write_text("needle", encoding="utf-8")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         shown = text_of(await b.run("glob", pattern="*")) + text_of(
             await b.run("grep", pattern="needle")
         )
@@ -382,7 +353,7 @@ async def test_names_with_control_characters_stay_on_their_line(tmp_path: Path) 
 
 
 async def test_what_is_written_cannot_be_run_unless_it_could_before(tmp_path: Path) -> None:
-    async with bench(tmp_path, require_read=False) as b:
+    async with file_bench(tmp_path, require_read=False) as b:
         hook = tmp_path / ".git/hooks/pre-commit"
         await b.run("write", file_path=str(hook), content="#!/bin/sh\n")
         assert stat.S_IMODE(hook.stat().st_mode) == 0o600
@@ -407,7 +378,7 @@ async def test_C36_expressions_that_explode_are_refused_at_once(
     tmp_path: Path, pattern: str
 ) -> None:
     (tmp_path / "f").write_text("a" * 5_000_000, encoding="utf-8")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         with anyio.fail_after(5):
             result = await b.run("grep", pattern=pattern)
     assert code_of(result) == "SEARCH_INVALID_PATTERN"
@@ -416,7 +387,7 @@ async def test_C36_expressions_that_explode_are_refused_at_once(
 
 async def test_C36_globs_and_expressions_that_do_not_explode(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a" * 1_000_000, encoding="utf-8")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         with anyio.fail_after(5):
             assert text_of(await b.run("grep", pattern="(a*)*(a|a)*b")) == "No matches found"
             assert text_of(await b.run("glob", pattern="{a,b}" * 500)) == "No files found"

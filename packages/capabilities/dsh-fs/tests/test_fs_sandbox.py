@@ -3,41 +3,23 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 import dsh_fs
-from dsh_agent import Agent
 from dsh_fs import texts
+from dsh_fs.testing import FileBench, file_bench
 from dsh_fs.tools import GovernsFiles
 from dsh_shell import Sandbox, SandboxConfig
-from dsh_tools import ToolExecutionResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
-
-
-class Bench:
-    """An agent with files and a sandbox."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent: Agent = tools.agent(cwd=str(root))
-
-    @property
-    def sandbox(self) -> Sandbox:
-        return cast("Sandbox", self.tools.ctx.sandbox)
-
-    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
-        return await self.tools.run_as(self.agent, name, **arguments)
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 @asynccontextmanager
-async def bench(root: Path, mode: str) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        await tools.ctx.plugin(dsh_fs, {"root": root, "require_read": False})
-        await tools.ctx.plugin(Sandbox, SandboxConfig.model_validate({"mode": mode}))
-        await tools.ctx.settled()
-        yield Bench(tools, root)
+async def bench(root: Path, mode: str) -> AsyncIterator[FileBench]:
+    async with file_bench(root, require_read=False) as b:
+        await b.tools.ctx.plugin(Sandbox, SandboxConfig.model_validate({"mode": mode}))
+        await b.tools.ctx.settled()
+        yield b
 
 
 @pytest.fixture
@@ -75,7 +57,7 @@ async def test_C58_workspace_write_by_real_paths(root: Path) -> None:
         for path in ("../g", "out/g", str(root.parent / "g"), str(root) + "x"):
             result = await b.run("write", file_path=path, content="new")
             assert code_of(result) == "FS_SANDBOX_DENIED", path
-        b.sandbox.set_mode(b.agent, "danger-full-access")
+        b.tools.ctx.sandbox.set_mode(b.agent, "danger-full-access")
         assert code_of(await b.run("write", file_path="../g", content="new")) is None
 
 

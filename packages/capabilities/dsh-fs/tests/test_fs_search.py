@@ -15,6 +15,7 @@ import dsh_shell
 from dsh_cordis import Next
 from dsh_fs import texts
 from dsh_fs.search_tool import RunsCommands, search_alone
+from dsh_fs.testing import FileBench
 from dsh_llm import AbortController
 from dsh_shell import SpillStore, SubprocessRuntime
 from dsh_tools import (
@@ -26,7 +27,7 @@ from dsh_tools import (
     ToolToken,
 )
 from dsh_tools.presentation import SearchResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 @pytest.fixture(params=["alone", "through ctx.subprocess"])
@@ -45,15 +46,8 @@ async def bench(root: Path, managed: bool, **config: object) -> AsyncIterator["B
             yield Bench(tools, root)
 
 
-class Bench:
+class Bench(FileBench):
     """An agent that searches in a folder."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent = tools.agent(cwd=str(root))
-
-    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
-        return await self.tools.run_as(self.agent, name, **arguments)
 
     async def paths(self, pattern: str, **arguments: object) -> list[str]:
         return cast(

@@ -1,8 +1,6 @@
 """The file tools through the whole pipeline, with and without the observation policy."""
 
 import hashlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -11,34 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dsh_fs
-from dsh_agent import Agent
 from dsh_cordis import ConfigError, Next
 from dsh_fs import FsObserved, FsVersion, FsWriteIntent, WriteExpectation, texts
 from dsh_fs._cards import change_meta  # noqa: PLC2701  # held by a property
+from dsh_fs.testing import FileBench, file_bench
 from dsh_system_prompt import render_prompt
 from dsh_tools import ToolExecutionResult, ToolSuccess
 from dsh_tools.presentation import DiffCall, DiffResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
-
-
-class Bench:
-    """An agent that works in a folder."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.root = root
-        self.agent: Agent = tools.agent(cwd=str(root))
-
-    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
-        return await self.tools.run_as(self.agent, name, **arguments)
-
-
-@asynccontextmanager
-async def bench(root: Path, **config: object) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        await tools.ctx.plugin(dsh_fs, {"root": root, **config})
-        await tools.ctx.settled()
-        yield Bench(tools, root)
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 def put(path: Path, text: str) -> Path:
@@ -58,7 +36,7 @@ def value_of(result: ToolExecutionResult) -> object:
 
 async def test_C26_C28_read_shows_numbered_lines(tmp_path: Path) -> None:
     put(tmp_path / "f.txt", "one\r\ntwo\x0c\u2028x\rthree\n\nfive")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         result = await b.run("read", file_path="f.txt")
         path = str(tmp_path / "f.txt")
         lines = ["one", "two\x0c\u2028x\rthree", "", "five"]
@@ -78,7 +56,7 @@ async def test_C26_C28_read_shows_numbered_lines(tmp_path: Path) -> None:
 async def test_C24_C27_windows(tmp_path: Path) -> None:
     put(tmp_path / "f", "".join(f"l{n}\n" for n in range(1, 11)))
     put(tmp_path / "empty", "")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         middle = await b.run("read", file_path="f", offset=3, limit=2.0)
         assert "3: l3\n4: l4\n\n(Showing lines 3-4 of 10. Use offset=5 to continue.)" in text_of(
             middle
@@ -102,7 +80,7 @@ async def test_C24_C27_windows(tmp_path: Path) -> None:
 async def test_C25_long_lines_and_large_files_are_capped(tmp_path: Path) -> None:
     put(tmp_path / "long", "é" * 2001 + "\n" + "é" * 2000)
     put(tmp_path / "large", ("x" * 99 + "\n") * 3000)
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         lines = text_of(await b.run("read", file_path="long")).split("\n")
         assert lines[3] == "1: " + "é" * 2000 + "... (line truncated to 2000 chars)"
         assert lines[4] == "2: " + "é" * 2000
@@ -115,7 +93,7 @@ async def test_C25_long_lines_and_large_files_are_capped(tmp_path: Path) -> None
 
 
 async def test_C29_write_and_edit(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         path = str(tmp_path / "f.txt")
         made = await b.run("write", file_path="f.txt", content="a b a\n")
         assert text_of(made) == f"The file {path} has been created successfully."
@@ -140,7 +118,7 @@ async def test_C29_write_and_edit(tmp_path: Path) -> None:
 
 async def test_C20_C22_what_was_not_read_is_neither_overwritten_nor_edited(tmp_path: Path) -> None:
     path = put(tmp_path / "f", "old")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         for result in (
             await b.run("write", file_path="f", content="new"),
             await b.run("edit", file_path="f", old_string="old", new_string="new"),
@@ -161,7 +139,7 @@ async def test_C20_C22_what_was_not_read_is_neither_overwritten_nor_edited(tmp_p
 async def test_C20_a_confirmed_absence_allows_creating_and_explains_editing(
     tmp_path: Path,
 ) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         assert code_of(await b.run("read", file_path="f")) == "FS_NOT_FOUND"
         edited = await b.run("edit", file_path="f", old_string="a", new_string="b")
         assert code_of(edited) == "FS_NOT_FOUND"
@@ -171,7 +149,7 @@ async def test_C20_a_confirmed_absence_allows_creating_and_explains_editing(
 
 async def test_C19_C21_memory_is_per_agent_and_needs_an_actor(tmp_path: Path) -> None:
     put(tmp_path / "f", "old")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         await b.run("read", file_path="f")
         other = b.tools.agent(cwd=str(tmp_path))
         refused = await b.tools.run_as(other, "write", file_path="f", content="x")
@@ -183,7 +161,7 @@ async def test_C19_C21_memory_is_per_agent_and_needs_an_actor(tmp_path: Path) ->
 
 async def test_C23_without_the_policy_changes_are_unconditional(tmp_path: Path) -> None:
     put(tmp_path / "f", "old")
-    async with bench(tmp_path, require_read=False) as b:
+    async with file_bench(tmp_path, require_read=False) as b:
         assert not (await b.run("write", file_path="f", content="new")).is_error
         assert not (await b.run("edit", file_path="f", old_string="new", new_string="x")).is_error
     assert got(tmp_path / "f") == "x"
@@ -191,7 +169,7 @@ async def test_C23_without_the_policy_changes_are_unconditional(tmp_path: Path) 
 
 async def test_C17_C18_intents_and_observations(tmp_path: Path) -> None:
     put(tmp_path / "f", "old")
-    async with bench(tmp_path, require_read=False) as b:
+    async with file_bench(tmp_path, require_read=False) as b:
         seen: list[tuple[str, bool]] = []
 
         def observed(event: FsObserved) -> None:
@@ -225,7 +203,7 @@ async def test_C17_C18_intents_and_observations(tmp_path: Path) -> None:
 async def test_C5_relative_paths_start_at_the_sessions_folder(tmp_path: Path) -> None:
     put(tmp_path / "sub/f", "below")
     put(tmp_path / "f", "root")
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         below = b.tools.agent(cwd=str(tmp_path / "sub"))
         assert "1: below" in text_of(await b.tools.run_as(below, "read", file_path="f"))
         assert "1: root" in text_of(await b.tools.run_as(below, "read", file_path="../f"))
@@ -248,7 +226,7 @@ async def test_C58_case_36_escapes_are_error_results_of_every_tool(
     (root / "alias").symlink_to(".")
     (tmp_path / "door").symlink_to(root)
     path = path.format(o=outside)
-    async with bench(tmp_path / "door" if through_a_link else root, confine=True) as b:
+    async with file_bench(tmp_path / "door" if through_a_link else root, confine=True) as b:
         for result in (
             await b.run("read", file_path=path),
             await b.run("write", file_path=path, content="x"),
@@ -267,7 +245,7 @@ async def test_C58_case_36_escapes_are_error_results_of_every_tool(
 
 
 async def test_T38_names_parameters_and_required_are_the_references(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         shapes = {
             schema.name: {
                 name: (node["type"], name in schema.parameters.get("required", []))  # type: ignore[index, call-overload, operator]  # plain JSON
@@ -298,7 +276,7 @@ async def test_T38_names_parameters_and_required_are_the_references(tmp_path: Pa
 
 
 async def test_C24_C29_C39_only_read_may_overlap(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         arguments: dict[str, dict[str, object]] = {
             "read": {"file_path": "f"},
             "write": {"file_path": "f", "content": ""},
@@ -325,7 +303,7 @@ async def test_C24_C29_C39_only_read_may_overlap(tmp_path: Path) -> None:
 
 
 async def test_C29_the_pending_card_of_write_has_no_old_text(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         write = b.tools.tools.get("write")
         assert write is not None
         assert write.present_call is not None
@@ -335,7 +313,7 @@ async def test_C29_the_pending_card_of_write_has_no_old_text(tmp_path: Path) -> 
         assert write.present_call({"file_path": 1}) is None
 
 
-def card(b: Bench, name: str, result: ToolExecutionResult, **arguments: object) -> object:
+def card(b: FileBench, name: str, result: ToolExecutionResult, **arguments: object) -> object:
     definition = b.tools.tools.get(name)
     assert definition is not None
     assert definition.present_result is not None
@@ -345,7 +323,7 @@ def card(b: Bench, name: str, result: ToolExecutionResult, **arguments: object) 
 async def test_C29_cards_show_each_change_with_three_lines_around_it(tmp_path: Path) -> None:
     lines = [f"line {number}" for number in range(40)]
     put(tmp_path / "f", "\r\n".join(lines))
-    async with bench(tmp_path) as b:
+    async with file_bench(tmp_path) as b:
         await b.run("read", file_path="f")
         change = {"file_path": "f", "old_string": "0", "new_string": "zero", "replace_all": True}
         result = await b.run("edit", **change)
@@ -363,7 +341,7 @@ async def test_C29_cards_show_each_change_with_three_lines_around_it(tmp_path: P
 async def test_C29_cards_of_new_same_and_large_files(tmp_path: Path) -> None:
     big = "".join(f"{number}\n" for number in range(20_000))
     put(tmp_path / "big", big)
-    async with bench(tmp_path, require_read=False) as b:
+    async with file_bench(tmp_path, require_read=False) as b:
         created = {"file_path": "new", "content": "x"}
         assert card(b, "write", await b.run("write", **created), **created) is None
         view = card(b, "write", await b.run("write", **created), **created)

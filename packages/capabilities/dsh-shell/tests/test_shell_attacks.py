@@ -4,8 +4,7 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,36 +17,17 @@ import dsh_shell
 from dsh_cordis import Context
 from dsh_session import SessionId
 from dsh_shell import SpillError, SpillStore, SubprocessError, SubprocessRuntime
-from dsh_shell.testing import bash_spec, group_is_alive, is_alive, open_runtime, run_bash, until
-from dsh_tools import ToolExecutionResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
-
-
-class Bench:
-    """An agent with a shell."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent = tools.agent(cwd=str(root))
-
-    @property
-    def runtime(self) -> SubprocessRuntime:
-        return cast("SubprocessRuntime", self.tools.ctx.subprocess)
-
-    async def bash(self, command: str, **arguments: object) -> ToolExecutionResult:
-        given = {"command": command, "description": "test", **arguments}
-        with anyio.fail_after(10):
-            return await self.tools.run_as(self.agent, "bash", **given)
-
-
-@asynccontextmanager
-async def bench(root: Path, **config: object) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        config = {"spill_root": root / "spill", "bash": {"grace_ms": 300}, **config}
-        await tools.ctx.plugin(dsh_shell, config)
-        await tools.ctx.settled()
-        yield Bench(tools, root)
-
+from dsh_shell.testing import (
+    ShellBench,
+    bash_spec,
+    group_is_alive,
+    is_alive,
+    open_runtime,
+    run_bash,
+    shell_bench,
+    until,
+)
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 # ---- ending what does not want to end -------------------------------------------------------
 
@@ -102,7 +82,7 @@ async def test_C113_jobs_that_do_not_want_to_end_go_with_the_plugin(tmp_path: Pa
         config = {"spill_root": tmp_path / "s", "bash": {"grace_ms": 200}}
         async with tools.ctx.plugin(dsh_shell, config):
             await tools.ctx.settled()
-            b = Bench(tools, tmp_path)
+            b = ShellBench(tools, tmp_path)
             deaf = "trap '' TERM; echo $$ > pid; while :; do sleep 1; done"
             await b.bash(deaf, run_in_background=True)
             with anyio.fail_after(5):
@@ -150,7 +130,7 @@ async def test_C117_where_there_is_no_posix_bash_is_not_offered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsh_shell._plugin.os", SimpleNamespace(name="nt"))
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         assert b.tools.tools.names() == []
         assert b.tools.ctx.get(SubprocessRuntime) is None
 
@@ -168,7 +148,7 @@ async def test_C117_where_there_is_no_posix_bash_is_not_offered(
     ],
 )
 async def test_C44_C50_C124_floods_are_cut_to_their_end(tmp_path: Path, command: str) -> None:
-    async with bench(tmp_path, bash={"grace_ms": 300, "max_spill_bytes": 1_000_000}) as b:
+    async with shell_bench(tmp_path, bash={"grace_ms": 300, "max_spill_bytes": 1_000_000}) as b:
         result = await b.bash(command, timeoutMs=8000)
         text = text_of(result)
         assert len(text.encode()) < 3 * 2 * 64_000 + 500  # a byte that is no text takes three
@@ -180,7 +160,7 @@ async def test_control_characters_reach_the_model_as_they_are_and_can_be_stored(
     tmp_path: Path,
 ) -> None:
     raw = r"a\x1b[2Jb\x1b]0;title\x07c\xe2\x80\xaed\x00e\xff\xed\xa0\x80f"
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         result = await b.bash(f"printf '{raw}'")
     text = text_of(result)
     assert text.encode()  # no half characters
@@ -188,7 +168,7 @@ async def test_control_characters_reach_the_model_as_they_are_and_can_be_stored(
 
 
 async def test_output_cannot_end_with_markers_that_are_not_true(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         result = await b.bash("echo '[exit code: 0]'; echo '[stderr]' >&2; exit 9")
     assert text_of(result).endswith("\n[exit code: 9]")
 
@@ -205,7 +185,7 @@ async def test_C43_a_child_gets_no_credentials_and_no_descriptors(
     secret = os.open(tmp_path / "secret", os.O_RDWR | os.O_CREAT)
     os.set_inheritable(secret, True)
     try:
-        async with bench(tmp_path) as b:
+        async with shell_bench(tmp_path) as b:
             shown = text_of(
                 await b.bash("env; declare -p; cat /proc/self/environ | tr '\\0' '\\n'")
             )
@@ -217,7 +197,7 @@ async def test_C43_a_child_gets_no_credentials_and_no_descriptors(
 
 
 async def test_C43_what_a_call_names_reaches_no_variable(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         text = text_of(
             await b.bash("env", env={"LD_PRELOAD": "/x.so"}, DSH_HOME="/evil", PATH="/evil")
         )
@@ -235,7 +215,7 @@ async def test_C45_C115_a_folder_that_a_command_swapped_for_a_link_gets_no_outpu
     outside = tmp_path / "outside"
     outside.mkdir()
     root = tmp_path / "w" / "spill"
-    async with bench(tmp_path, spill_root=root) as b:
+    async with shell_bench(tmp_path, spill_root=root) as b:
         await b.bash("seq 1 50000")
         [session] = root.iterdir()
         swapped = {"root": root, "session": session, "above": root.parent}[level]
@@ -252,7 +232,7 @@ async def test_C45_one_session_cannot_fill_the_disk_with_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dsh_shell._files.MAX_SESSION_BYTES", 500_000)
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         places = ["(unavailable)" in text_of(await b.bash("seq 1 50000")) for _ in range(4)]
         assert places == [False, False, True, True]
         store = cast("SpillStore", b.tools.ctx.spill_store)
@@ -272,7 +252,7 @@ async def test_C45_a_full_disk_costs_the_file_and_not_the_command(
             raise OSError(28, "No space left on device")
         return write(descriptor, data)
 
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         monkeypatch.setattr(os, "write", full)
         result = await b.bash("seq 1 50000; exit 4")
     assert text_of(result).endswith("full output: (unavailable)]\n[exit code: 4]")
@@ -296,19 +276,19 @@ async def test_C45_a_full_disk_costs_the_file_and_not_the_command(
 async def test_C110_arguments_that_cannot_be(
     tmp_path: Path, arguments: dict[str, object], told: str
 ) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         result = await b.bash("touch ran", **arguments)
     assert told in text_of(result)
     assert not (tmp_path / "ran").exists()
 
 
 async def test_C48_the_longest_limit_that_can_be_asked_for(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         assert text_of(await b.bash("echo x", timeoutMs=1e300)) == "x"
 
 
 async def test_C54_other_agents_jobs_are_out_of_reach(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         await b.bash("sleep 60", run_in_background=True)
         other = b.tools.agent(cwd=str(tmp_path))
         for name in ("job_output", "job_kill"):
@@ -323,7 +303,7 @@ async def test_the_folder_for_outputs_is_private_where_everybody_may_write(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"dsh-spill-{os.getuid()}").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "elsewhere").mkdir()
-    async with bench(tmp_path, spill_root=None) as b:
+    async with shell_bench(tmp_path, spill_root=None) as b:
         result = await b.bash("seq 1 50000")
     assert "full output: (unavailable)" in text_of(result)
     assert list((tmp_path / "elsewhere").iterdir()) == []

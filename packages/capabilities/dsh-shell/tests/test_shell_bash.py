@@ -2,8 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,45 +9,14 @@ import anyio
 import pytest
 
 import dsh_shell
-from dsh_agent import Agent
 from dsh_llm import AbortController
 from dsh_session import SessionId
-from dsh_shell import ChildProcess, SubprocessRuntime, texts
-from dsh_shell.testing import group_is_alive, until, until_output
+from dsh_shell import ChildProcess, texts
+from dsh_shell.testing import group_is_alive, shell_bench, until, until_output
 from dsh_system_prompt import render_prompt
 from dsh_tools import ToolExecutionResult, ToolSuccess
 from dsh_tools.presentation import TerminalCall, TerminalResult
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
-
-
-class Bench:
-    """An agent with a shell."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent: Agent = tools.agent(cwd=str(root))
-
-    @property
-    def runtime(self) -> SubprocessRuntime:
-        return cast("SubprocessRuntime", self.tools.ctx.subprocess)
-
-    async def bash(self, command: str, **arguments: object) -> ToolExecutionResult:
-        given = {"command": command, "description": "test", **arguments}
-        with anyio.fail_after(10):
-            return await self.tools.run_as(self.agent, "bash", **given)
-
-    async def run(self, name: str, **arguments: object) -> str:
-        with anyio.fail_after(10):
-            return text_of(await self.tools.run_as(self.agent, name, **arguments))
-
-
-@asynccontextmanager
-async def bench(root: Path, **config: object) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        config = {"spill_root": root / "spill", "bash": {"grace_ms": 500}, **config}
-        await tools.ctx.plugin(dsh_shell, config)
-        await tools.ctx.settled()
-        yield Bench(tools, root)
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 def value_of(result: ToolExecutionResult) -> dict[str, Any]:
@@ -67,7 +34,7 @@ async def test_C47_a_fresh_plain_shell_without_input(
     (tmp_path / ".bashrc").write_text("echo rc", encoding="utf-8")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("BASH_ENV", str(tmp_path / ".bashrc"))
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         assert text_of(await b.bash("cat; export A=1; cd /; echo $-")) in ("hBc", "hB")
         assert text_of(await b.bash("echo [$A]; pwd; tty; [ -t 0 ] || echo none")) == (
             f"[]\n{tmp_path}\nnot a tty\nnone"
@@ -84,7 +51,7 @@ async def test_C48_the_environment_of_commands(
     monkeypatch.setenv("PAGER", "less")
     monkeypatch.setenv("OPENAI_API_KEY", "leak-me-not")
     monkeypatch.setenv("DSH_SESSION_ID", "another")
-    async with bench(tmp_path, bash={"home": str(tmp_path)}) as b:
+    async with shell_bench(tmp_path, bash={"home": str(tmp_path)}) as b:
         b.tools.ctx.provide("session_persistence", Persistence())
         env = dict(line.partition("=")[::2] for line in text_of(await b.bash("env")).splitlines())
     facts = {name: value for name, value in env.items() if name.startswith("DSH_")}
@@ -107,7 +74,7 @@ async def test_C49_workdir_starts_at_the_sessions_directory(tmp_path: Path) -> N
     (tmp_path / "sub").mkdir()
     (tmp_path / "link").symlink_to("sub")
     os.mkfifo(tmp_path / "pipe")
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         assert text_of(await b.bash("pwd -P", workdir="sub")) == str(tmp_path / "sub")
         assert text_of(await b.bash("pwd", workdir="link")) == str(tmp_path / "sub")
         assert text_of(await b.bash("pwd", workdir="/")) == "/"
@@ -121,7 +88,7 @@ async def test_C49_workdir_starts_at_the_sessions_directory(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("command", ["a\0b", "x" * 200_000])
 async def test_C110_commands_that_cannot_be_passed_on(tmp_path: Path, command: str) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         result = await b.bash(command)
     assert code_of(result) in ("SPAWN_INVALID", "SPAWN_FAILED")
     assert len(text_of(result)) < 200
@@ -132,7 +99,7 @@ async def test_C110_commands_that_cannot_be_passed_on(tmp_path: Path, command: s
 
 
 async def test_C50_C52_what_the_model_reads(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         assert text_of(await b.bash("echo out")) == "out"
         assert text_of(await b.bash("true")) == texts.NO_OUTPUT
         assert text_of(await b.bash("exit 7")) == "(no output)\n[exit code: 7]"
@@ -160,7 +127,7 @@ async def test_C50_C52_what_the_model_reads(tmp_path: Path) -> None:
 
 async def test_C44_C48_C50_only_the_end_is_shown_and_the_whole_is_in_a_file(tmp_path: Path) -> None:
     limits = {"max_output_bytes": 20, "max_spill_bytes": 100_000}
-    async with bench(tmp_path, bash=limits) as b:
+    async with shell_bench(tmp_path, bash=limits) as b:
         result = await b.bash("printf '\\xe2\\x82\\xac%.0s' {1..1000}; seq 1 5000 >&2; exit 2")
         value = value_of(result)
         assert value["stdout"]["text"] == "\ufffd\ufffd" + "\u20ac" * 6
@@ -176,7 +143,7 @@ async def test_C44_C48_C50_only_the_end_is_shown_and_the_whole_is_in_a_file(tmp_
 
 
 async def test_C48_the_longest_limit(tmp_path: Path) -> None:
-    async with bench(tmp_path, bash={"default_timeout_ms": 50, "max_timeout_ms": 90}) as b:
+    async with shell_bench(tmp_path, bash={"default_timeout_ms": 50, "max_timeout_ms": 90}) as b:
         assert value_of(await b.bash("true"))["timeoutMs"] == 50
         long = await b.bash("sleep 60", timeoutMs=1e12)
         assert (value_of(long)["timeoutMs"], value_of(long)["timedOut"]) == (90, True)
@@ -191,7 +158,7 @@ async def test_C48_the_longest_limit(tmp_path: Path) -> None:
 async def test_C51_C123_an_aborted_call_fails_and_its_group_is_gone(
     tmp_path: Path, command: str
 ) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         controller = AbortController()
         call = b.tools.call(
             "bash",
@@ -216,7 +183,7 @@ async def test_C51_C123_an_aborted_call_fails_and_its_group_is_gone(
 
 
 async def test_T105_cards(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         bash = b.tools.tools.get("bash")
         assert bash is not None
         assert bash.present_call is not None
@@ -234,43 +201,46 @@ async def test_T105_cards(tmp_path: Path) -> None:
 
 
 async def test_C53_C55_a_background_command(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         script = "echo one; read < gate; echo two; echo err >&2; exit 3"
         os.mkfifo(tmp_path / "gate")
         started = await b.bash(script, run_in_background=True)
         assert text_of(started) == "started background job bash-1"
         assert value_of(started) == {"kind": "background", "jobId": "bash-1"}
         await until_output(b.runtime.children[0])
-        assert await b.run("job_output", job_id="bash-1", wait=False) == "one\n[status: running]"
-        assert await b.run("job_output", job_id="bash-1", timeout_ms=20) == (
+        assert (
+            text_of(await b.run("job_output", job_id="bash-1", wait=False))
+            == "one\n[status: running]"
+        )
+        assert text_of(await b.run("job_output", job_id="bash-1", timeout_ms=20)) == (
             f"{texts.NO_NEW_OUTPUT}\n[status: running]"
         )
-        assert await b.run("job_list") == "bash-1: test [running]"
+        assert text_of(await b.run("job_list")) == "bash-1: test [running]"
         await anyio.Path(tmp_path / "gate").write_text("\n", encoding="utf-8")
-        assert await b.run("job_output", job_id="bash-1") == (
+        assert text_of(await b.run("job_output", job_id="bash-1")) == (
             "two\n[stderr]\nerr\n[status: failed (exit code 3)]"
         )
-        assert await b.run("job_list") == "bash-1: test [failed (exit code 3)]"
+        assert text_of(await b.run("job_list")) == "bash-1: test [failed (exit code 3)]"
 
 
 async def test_C53_the_end_of_the_call_is_not_the_end_of_the_job(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         controller = AbortController()
         arguments = {"command": "sleep 60", "description": "d", "run_in_background": True}
         call = b.tools.call("bash", arguments, agent=b.agent, signal=controller.signal)
         assert text_of(await b.tools.tools.execute(call)) == "started background job bash-1"
         controller.abort()
-        assert "running" in await b.run("job_list")
+        assert "running" in text_of(await b.run("job_list"))
         child = b.runtime.children[0]
-        assert await b.run("job_kill", job_id="bash-1") == "Job bash-1 is stopping."
-        assert await b.run("job_output", job_id="bash-1") == (
+        assert text_of(await b.run("job_kill", job_id="bash-1")) == "Job bash-1 is stopping."
+        assert text_of(await b.run("job_output", job_id="bash-1")) == (
             f"{texts.NO_NEW_OUTPUT}\n[status: killed (signal SIGTERM)]"
         )
         assert not group_is_alive(child.pid)
 
 
 async def test_C53_switched_off_it_is_neither_offered_nor_accepted(tmp_path: Path) -> None:
-    async with bench(tmp_path, bash={"enable_run_in_background": False}) as b:
+    async with shell_bench(tmp_path, bash={"enable_run_in_background": False}) as b:
         schema = next(each for each in b.tools.tools.schemas() if each.name == "bash")
         assert "run_in_background" not in str(schema.parameters)
         for value in (True, False):
@@ -281,9 +251,9 @@ async def test_C53_switched_off_it_is_neither_offered_nor_accepted(tmp_path: Pat
 
 async def test_C53_without_jobs_or_agent_nothing_is_started(tmp_path: Path) -> None:
     touch = f"touch {tmp_path}/f"
-    async with bench(tmp_path, jobs=False) as b:
+    async with shell_bench(tmp_path, jobs=False) as b:
         assert "not available" in text_of(await b.bash(touch, run_in_background=True))
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         result = await b.tools.run("bash", command=touch, description="d", run_in_background=True)
         assert texts.BACKGROUND_NEEDS_AGENT in text_of(result)
     assert not (tmp_path / "f").exists()
@@ -293,7 +263,7 @@ async def test_C53_without_jobs_or_agent_nothing_is_started(tmp_path: Path) -> N
 
 
 async def test_T38_names_parameters_and_required_are_the_references(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
+    async with shell_bench(tmp_path) as b:
         shapes = {
             schema.name: {
                 name: (node["type"], name in schema.parameters.get("required", []))  # type: ignore[index, call-overload, operator]  # plain JSON

@@ -28,9 +28,10 @@ from dsh_shell import (
 from dsh_shell import _landlock_run as runner  # noqa: PLC2701  # the program that is tested
 from dsh_shell.bubblewrap import WrappedCommand
 from dsh_shell.sandbox import escalation
+from dsh_shell.testing import ShellBench, shell_bench
 from dsh_system_prompt import render_contexts
 from dsh_tools import ToolExecutionResult, ToolSuccess
-from dsh_tools.testing import ToolBench, code_of, text_of, tool_bench
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 def _bubblewrap_problem() -> str:
@@ -57,30 +58,11 @@ def workspace() -> Iterator[Path]:
         yield Path(folder) / "w"
 
 
-class Bench:
-    """An agent with a confined shell."""
-
-    def __init__(self, tools: ToolBench, root: Path) -> None:
-        self.tools = tools
-        self.agent: Agent = tools.agent(cwd=str(root))
-
-    @property
-    def sandbox(self) -> Sandbox:
-        return cast("Sandbox", self.tools.ctx.sandbox)
-
-    async def bash(self, command: str, **arguments: object) -> ToolExecutionResult:
-        given = {"command": command, "description": "test", **arguments}
-        with anyio.fail_after(10):
-            return await self.tools.run_as(self.agent, "bash", **given)
-
-
 @asynccontextmanager
-async def bench(root: Path, mode: str, **config: object) -> AsyncIterator[Bench]:
-    async with tool_bench() as tools:
-        settings = {"sandbox": {"mode": mode}, "spill_root": root / "s", **config}
-        await tools.ctx.plugin(dsh_shell, settings)
-        await tools.ctx.settled()
-        yield Bench(tools, root)
+async def bench(root: Path, mode: str, **config: object) -> AsyncIterator[ShellBench]:
+    settings = {"sandbox": {"mode": mode}, "bash": {}, "spill_root": root / "s", **config}
+    async with shell_bench(root, **settings) as b:
+        yield b
 
 
 def sandbox_of(result: ToolExecutionResult) -> Any:

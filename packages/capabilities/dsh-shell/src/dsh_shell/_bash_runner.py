@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-import anyio
-
 from dsh_agent import Agent
 from dsh_cordis import Context
 from dsh_llm import AbortSignal
@@ -229,14 +227,10 @@ async def _follow(child: ChildProcess, run: JobRun) -> JobEnd:
     run.stream(_NewOutput(child))
     stop_watching = run.signal.observe(child.terminate)
     try:
-        status = await child.wait()
-        if child.stopping:
-            await child.wait_for_exit()
-    except BaseException:
-        child.terminate()
-        with anyio.CancelScope(shield=True):
-            await child.wait_for_exit()
-        raise
+        async with child.owned():
+            status = await child.wait()
+            if child.stopping:
+                await child.wait_for_exit()
     finally:
         stop_watching()
     if run.signal.aborted:

@@ -5,7 +5,8 @@ Upstream: packages/shell/subprocess-local/src/process.ts.
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import anyio
@@ -121,6 +122,17 @@ class ChildProcess:
         await self._done.wait()
         assert self.status is not None
         return self.status
+
+    @asynccontextmanager
+    async def owned(self) -> AsyncIterator[None]:
+        """A block that ends by an exception, such as cancellation, leaves nothing of the group."""
+        try:
+            yield
+        except BaseException:
+            self.terminate()
+            with anyio.CancelScope(shield=True):
+                await self.wait_for_exit()
+            raise
 
     async def wait_for_exit(self) -> None:
         """Wait until nothing of the group is left, or the survivors are given up."""

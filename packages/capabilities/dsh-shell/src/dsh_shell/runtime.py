@@ -88,21 +88,17 @@ class SubprocessRuntime(Service):
         child = await self.spawn(spec)
         cause = _Cause()
         forget = spec.signal.observe(cause.abort) if spec.signal else None
+        limit_s = float("inf") if timeout_ms is None else timeout_ms / 1000
         try:
-            limit_s = float("inf") if timeout_ms is None else timeout_ms / 1000
-            with anyio.move_on_after(limit_s) as limit:
-                await child.wait()
-            if limit.cancelled_caught:
-                cause.time_out()
-                child.terminate()
-            status = await child.wait()
-            if child.stopping:
-                await child.wait_for_exit()
-        except BaseException:
-            child.terminate()
-            with anyio.CancelScope(shield=True):
-                await child.wait_for_exit()
-            raise
+            async with child.owned():
+                with anyio.move_on_after(limit_s) as limit:
+                    await child.wait()
+                if limit.cancelled_caught:
+                    cause.time_out()
+                    child.terminate()
+                status = await child.wait()
+                if child.stopping:
+                    await child.wait_for_exit()
         finally:
             if forget is not None:
                 forget()

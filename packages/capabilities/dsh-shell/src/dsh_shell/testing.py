@@ -1,19 +1,74 @@
-"""For tests of what starts processes. Needs no test framework."""
+"""For tests of what starts processes: a runtime, or an agent with a shell. Needs no framework."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import anyio
 
+from dsh_agent import Agent
 from dsh_cordis import Context
+from dsh_tools import ToolExecutionResult
+from dsh_tools.testing import ToolBench, tool_bench
 
+from . import _plugin
 from ._group import ProcessGroup
 from .collector import Collector
+from .config import Config
 from .process import ChildProcess
 from .runtime import SubprocessRuntime
+from .sandbox import Sandbox
 from .types import Collect, Finished, Input, SpawnSpec
+
+_LIMIT_S: Final = 10
+
+
+class ShellBench:
+    """An agent with a shell.
+
+    Attributes:
+        tools: The bench below, with ``tools.ctx`` as the root context.
+        agent: Its commands run in the folder of the bench.
+    """
+
+    def __init__(self, tools: ToolBench, root: Path) -> None:
+        self.tools = tools
+        self.agent: Agent = tools.agent(cwd=str(root))
+
+    @property
+    def runtime(self) -> SubprocessRuntime:
+        """What runs the commands."""
+        return cast("SubprocessRuntime", self.tools.ctx.subprocess)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """What confines them, if the configuration asks for it."""
+        return cast("Sandbox", self.tools.ctx.sandbox)
+
+    async def bash(self, command: str, **arguments: object) -> ToolExecutionResult:
+        """Call `bash` for the agent; bounded."""
+        return await self.run("bash", command=command, description="test", **arguments)
+
+    async def run(self, name: str, /, **arguments: object) -> ToolExecutionResult:
+        """Call a tool for the agent; bounded."""
+        with anyio.fail_after(_LIMIT_S):
+            return await self.tools.run_as(self.agent, name, **arguments)
+
+
+@asynccontextmanager
+async def shell_bench(root: Path, **config: object) -> AsyncIterator[ShellBench]:
+    """The whole capability on a root of its own.
+
+    Args:
+        root: Where commands run; outputs are saved below it.
+        **config: More of the configuration.
+    """
+    settings = {"spill_root": root / "spill", "bash": {"grace_ms": 500}, **config}
+    async with tool_bench() as tools:
+        await tools.ctx.plugin(_plugin.apply, Config.model_validate(settings))
+        await tools.ctx.settled()
+        yield ShellBench(tools, root)
 
 
 @asynccontextmanager
