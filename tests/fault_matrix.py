@@ -1,4 +1,4 @@
-"""What every fault leaves behind, for every store: `python tests/fault_matrix.py [FAULT ...]`.
+"""What every fault does to every store: `python tests/fault_matrix.py [--markdown] [FAULT ...]`.
 
 A child process runs a recorded conversation over a store (`fault_child.py`) and is killed, or its
 disk fills up, or its files are damaged afterwards. Then, each time: nothing that was stored is
@@ -170,7 +170,12 @@ class Outcome(msgspec.Struct):
     @property
     def text(self) -> str:
         """A cell of the table."""
-        return f"{self.points - len(self.failures)}/{self.points} in {self.seconds:.1f} s"
+        return f"{self.survived}/{self.points} in {self.seconds:.1f} s"
+
+    @property
+    def survived(self) -> int:
+        """How many points did no harm."""
+        return self.points - len(self.failures)
 
 
 def run_fault(bench: Bench, name: str, kind: Kind) -> Outcome:
@@ -483,26 +488,39 @@ FAULTS: Final[Mapping[str, Callable[[Bench, Kind], Iterator[Point]]]] = {
 }
 
 
-def main(names: Sequence[str]) -> int:
-    """Print the table; the faults of `names`, by default all."""
+def main(arguments: Sequence[str]) -> int:
+    """Print the table; the faults of `arguments`, by default all."""
+    markdown = "--markdown" in arguments
+    names = [name for name in arguments if name != "--markdown"]
     unknown = sorted(set(names).difference(FAULTS))
     if unknown:
         sys.stderr.write(f"no such fault: {unknown[0]}; there are: {', '.join(FAULTS)}\n")
         return 1
     failures: list[str] = []
-    width = max(map(len, FAULTS))
-    sys.stdout.write(f"{'':{width}}" + "".join(f"  {kind:>16}" for kind in STORES) + "\n")
+    _print_row("", STORES, markdown=markdown)
+    if markdown:
+        _print_row("---", ["---"] * len(STORES), markdown=True)
     with Bench() as bench:
         for name in names or FAULTS:
-            sys.stdout.write(f"{name:{width}}")
-            for kind in STORES:
-                outcome = run_fault(bench, name, kind)
+            outcomes = {kind: run_fault(bench, name, kind) for kind in STORES}
+            for kind, outcome in outcomes.items():
                 failures += [f"{name}, {kind}, {failure}" for failure in outcome.failures]
-                sys.stdout.write(f"  {outcome.text:>16}")
-                sys.stdout.flush()
-            sys.stdout.write("\n")
+            cells = [
+                f"{outcome.survived} of {outcome.points}" if markdown else outcome.text
+                for outcome in outcomes.values()
+            ]
+            _print_row(name, cells, markdown=markdown)
     sys.stdout.writelines(f"\n{failure}\n" for failure in failures)
     return 1 if failures else 0
+
+
+def _print_row(name: str, cells: Sequence[str], *, markdown: bool) -> None:
+    if markdown:
+        line = f"| {' | '.join([name, *cells])} |"
+    else:
+        line = f"{name:{max(map(len, FAULTS))}}" + "".join(f"  {cell:>16}" for cell in cells)
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:

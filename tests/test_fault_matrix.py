@@ -65,3 +65,18 @@ def test_S151_A86_a_fault_leaves_a_log_that_opens_and_goes_on(
     outcome = matrix.run_fault(bench, fault, kind)
     assert outcome.points > 0
     assert outcome.failures == []
+
+
+def test_the_page_about_safety_has_a_row_for_every_fault_and_a_cell_for_every_store() -> None:
+    page = MATRIX.parents[1] / "docs" / "session-safety.md"
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.read_text(encoding="utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    table = rows[next(index for index, row in enumerate(rows) if row[0] == "fault") :]
+    assert table[0][1:] == list(matrix.STORES)
+    assert [row[0] for row in table[2:]] == list(matrix.FAULTS)
+    assert all(
+        cell.split(" of ")[0] == cell.split(" of ")[1] for row in table[2:] for cell in row[1:]
+    )
