@@ -148,7 +148,76 @@ async def test_an_extended_budget_goes_on() -> None:
         assert asked == [("money", 0.005)]
 
 
-async def test_a_misspelt_budget_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"max_stepps": 1}, "max_stepps.*its keys are max_steps, max_tokens"),
+        ({"max_steps": 0}, "max_steps is 0; give more than 0"),
+        ({"max_seconds": -1}, "max_seconds is -1"),
+        ({"max_steps": True}, "got `bool`"),
+        ({"max_money": 1.0}, "max_money counts nothing without prices"),
+        ({"per": "day"}, "day"),
+    ],
+)
+async def test_a_wrong_budget_is_refused(config: dict[str, object], told: str) -> None:
     async with Context() as ctx:
-        with pytest.raises(BudgetConfigError, match="max_stepps"):
-            await ctx.plugin(budget, {"max_stepps": 1})
+        with pytest.raises(BudgetConfigError, match=told):
+            await ctx.plugin(budget, config)
+
+
+async def test_what_run_cannot_do_is_said() -> None:
+    model = scripted(say("hi"))
+    with pytest.raises(RunError, match="give session_id") as unnamed:
+        await run_async("Hi", provider="test", model="m", plugins=[model], resume=True)
+    assert unnamed.value.code == "NO_SESSION"
+
+    class Needs(Context):
+        weather: LlmService
+
+    def forecast(ctx: Needs) -> None:
+        """Waits for ever."""
+
+    with pytest.raises(RunError, match="'forecast' waits for 'weather'") as waiting:
+        await run_async("Hi", provider="test", model="m", plugins=[model, forecast])
+    assert waiting.value.code == "PLUGIN_WAITING"
+    with pytest.raises(TypeError, match=r"write plugins=\[\.\.\.\]"):
+        await run_async("Hi", provider="test", model="m", plugins=model)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(TypeError, match="a message is a text or a Message"):
+        await run_async(b"Hi", provider="test", model="m", plugins=[model])  # type: ignore[arg-type]  # the mistake
+
+
+async def test_turn_events_are_watched_once_and_inside_their_block() -> None:
+    async with Context() as ctx:
+        _ = ctx.plugin(spine)
+        _ = ctx.plugin(scripted(say("one"), say("two")))
+        await ctx.settled()
+        agent = (await ctx.agents.create(provider="test", model="m")).agent
+        events = TurnEvents(agent, "first")
+        with pytest.raises(RuntimeError, match="async with"):
+            await anext(events)
+        async with events:
+            pass
+        with pytest.raises(RuntimeError, match="a TurnEvents per message"):
+            async with events:
+                pass
+        with anyio.fail_after(5):
+            await agent.when_idle()
+
+
+async def test_a_cancelled_wait_leaves_the_turn_alone() -> None:
+    async with Context() as ctx:
+        release = anyio.Event()
+        _ = ctx.plugin(spine)
+        _ = ctx.plugin(scripted([release.wait, *say("late")]))
+        await ctx.settled()
+        agent = (await ctx.agents.create(provider="test", model="m")).agent
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask, agent, "first")
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        assert agent.status == "running"
+        release.set()
+        with anyio.fail_after(5):
+            await agent.when_idle()
+        reasons = [e.data.reason for e in agent.session.events if isinstance(e.data, TurnEnd)]
+        assert reasons == [Completed()]

@@ -158,6 +158,8 @@ class LoopAgent:
         """Deliver a message; see `dsh_agent.Agent.send`."""
         self.guard("take input")
         stored = create_user_message(message) if isinstance(message, str) else message
+        if not isinstance(stored, Message):
+            raise TypeError(f"a message is a text or a Message, not {stored!r:.80}")
         with self.counted():
             # Decided before anything is inserted, so that listeners cannot reclassify the wake.
             late = wakeup and self.controller is not None and self.controller.signal.aborted

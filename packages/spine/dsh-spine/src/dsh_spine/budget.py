@@ -95,8 +95,29 @@ def budget(ctx: Context, config: Mapping[str, object] | None = None) -> None:
     try:
         limits = msgspec.convert(dict(config or {}), BudgetConfig)
     except msgspec.ValidationError as error:
-        raise BudgetConfigError(f"the budget is refused: {error}", "BUDGET_CONFIG") from error
+        known = ", ".join(BudgetConfig.__struct_fields__)
+        raise BudgetConfigError(
+            f"the budget is refused: {error}; its keys are {known}", "BUDGET_CONFIG"
+        ) from None
+    _check(limits)
     Budget(ctx, limits)
+
+
+def _check(limits: BudgetConfig) -> None:
+    for key in ("max_steps", "max_tokens", "max_seconds", "max_money"):
+        allowed = getattr(limits, key)
+        if allowed is not None and not allowed > 0:
+            raise BudgetConfigError(
+                f"{key} is {allowed!r}; give more than 0, or leave it out for no limit",
+                "BUDGET_CONFIG",
+            )
+    prices = (limits.price_per_million_input, limits.price_per_million_output)
+    if limits.max_money is not None and not any(prices):
+        raise BudgetConfigError(
+            "max_money counts nothing without prices; give price_per_million_input and "
+            "price_per_million_output",
+            "BUDGET_CONFIG",
+        )
 
 
 class Budget:

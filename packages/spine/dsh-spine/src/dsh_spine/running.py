@@ -8,7 +8,7 @@ import msgspec
 
 from dsh_agent import Agent
 from dsh_brand import HarnessError
-from dsh_cordis import Context, Plugin
+from dsh_cordis import Context, Fiber, FiberState, Plugin
 from dsh_llm import TokenUsage, message_text
 from dsh_session import (
     AssistantMessageEvent,
@@ -41,8 +41,10 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
 class RunError(HarnessError):
     """A run had no result; `session_id` names what was logged, if anything was.
 
-    ├── code RUNNING_LOOP  `run()` was called where an event loop runs: await `run_async()`
-    └── otherwise          the code of the failure that ended the turn
+    ├── code RUNNING_LOOP    `run()` was called where an event loop runs: await `run_async()`
+    ├── code NO_SESSION      `resume=True` without the session to resume
+    ├── code PLUGIN_WAITING  a plugin needs a service that nothing here provides
+    └── otherwise            the code of the failure that ended the turn
     """
 
     def __init__(self, message: str, code: str, session_id: SessionId | None = None) -> None:
@@ -74,7 +76,7 @@ def run(
         backend: `asyncio` or `trio`.
 
     Raises:
-        RunError: The turn failed, or an event loop runs here already.
+        RunError: The turn failed, a plugin cannot start, or an event loop runs here already.
     """
     _refuse_running_loop()
 
@@ -114,14 +116,18 @@ async def run_async(
         resume: Go on with that session, which a mounted store holds.
 
     Raises:
-        RunError: The turn failed.
+        RunError: The turn failed, or a plugin cannot start.
     """
+    named = None if session_id is None else SessionId(session_id)
+    if resume and named is None:
+        raise RunError("resume=True needs the session to go on with: give session_id", "NO_SESSION")
+    if not isinstance(plugins, Sequence):
+        raise TypeError(f"plugins is a list of plugins, not {plugins!r}; write plugins=[...]")
     async with SpineContext() as ctx:
         _ = ctx.plugin(spine, config)
-        for mounted in plugins:
-            _mount(ctx, mounted)
+        fibers = [_mount(ctx, mounted) for mounted in plugins]
         await ctx.settled()
-        named = None if session_id is None else SessionId(session_id)
+        _refuse_waiting(fibers)
         if resume and named is not None:
             handle = await ctx.agents.resume(named, provider=provider, model=model)
         else:
@@ -131,6 +137,8 @@ async def run_async(
 
 async def ask(agent: Agent, prompt: str) -> RunResult:
     """Send a follow-up to an agent, wait until it is idle, and return what came of it.
+
+    Cancelling the wait leaves the turn alone; `agent.cancel()` stops it.
 
     Args:
         agent: An agent at rest.
@@ -145,9 +153,22 @@ async def ask(agent: Agent, prompt: str) -> RunResult:
     return _result(agent.id, agent.session.events[before:])
 
 
-def _mount(ctx: Context, mounted: Mounted) -> None:
+def _mount(ctx: Context, mounted: Mounted) -> Fiber:
     plugin, config = mounted if isinstance(mounted, tuple) else (mounted, None)
-    _ = ctx.plugin(plugin, config)
+    return ctx.plugin(plugin, config)
+
+
+def _refuse_waiting(fibers: Sequence[Fiber]) -> None:
+    """Nothing is mounted later here, so who waits for a service would wait for ever."""
+    for fiber in fibers:
+        missing = fiber.missing()
+        if fiber.state is FiberState.PENDING and missing:
+            needed = ", ".join(f"'{key}'" for key in missing)
+            raise RunError(
+                f"plugin {fiber.name!r} waits for {needed}, which nothing here provides; add a "
+                "plugin that does to `plugins`",
+                "PLUGIN_WAITING",
+            )
 
 
 def _result(session_id: SessionId, events: Sequence[SessionEvent]) -> RunResult:

@@ -40,8 +40,12 @@ class TurnEvents(AsyncIterator[TurnEvent]):
         self._handles: list[Handle] = []
         self._turn: int | None = None
         self._over = False
+        self._entered = False
 
     async def __aenter__(self) -> Self:
+        if self._entered:
+            raise RuntimeError("these events were watched already: make a TurnEvents per message")
+        self._entered = True
         on = self._agent.ctx.on
         self._handles = [
             on(InboxClaimed, self._claimed),
@@ -67,6 +71,8 @@ class TurnEvents(AsyncIterator[TurnEvent]):
 
     @override
     async def __anext__(self) -> TurnEvent:
+        if not self._entered:
+            raise RuntimeError("nothing is watched yet: write `async with TurnEvents(...) as ...`")
         while not self._queue:
             if self._over:
                 raise StopAsyncIteration
