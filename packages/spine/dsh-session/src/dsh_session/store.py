@@ -97,6 +97,7 @@ class SessionStore(Service):
         self._live: dict[SessionId, _Entry] = {}
         self._minted = 0
         self._guards: dict[object, SessionGuard] = {}
+        self._guard_order: Sequence[SessionGuard] = ()
         self._projections = MessageProjections()
         ctx.effect(lambda: self._close, label="live sessions")
 
@@ -110,9 +111,11 @@ class SessionStore(Service):
 
         def begin() -> Callable[[], None]:
             self._guards[key] = guard
+            self._guard_order = tuple(self._guards.values())
 
             def end() -> None:
                 self._guards.pop(key, None)
+                self._guard_order = tuple(self._guards.values())
 
             return end
 
@@ -120,7 +123,7 @@ class SessionStore(Service):
 
     def guards(self) -> Sequence[SessionGuard]:
         """The guards, in the order of their registration."""
-        return tuple(self._guards.values())
+        return self._guard_order
 
     def register_message_projection(self, definition: SessionMessageProjection) -> Handle:
         """Say what an event type does to the messages before it. An effect of the calling context.
