@@ -6,7 +6,7 @@ from enum import Enum
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import ClassVar, Final, Literal, NoReturn
+from typing import ClassVar, Final, Literal
 from weakref import WeakSet
 
 import anyio
@@ -178,11 +178,7 @@ class Activation(Record, eq=False, weakref=True):
     def check(self, what: str) -> None:
         """Refuse a registration when this activation has ended."""
         if self.closed:
-            self.refuse(what)
-
-    def refuse(self, what: str) -> NoReturn:
-        """Raise what a registration on an ended activation gets."""
-        raise InactiveError(self.fiber.name, what)
+            raise InactiveError(self.fiber.name, what)
 
     def report(self, error: Exception, label: str) -> None:
         """See `Owner`."""
@@ -245,11 +241,6 @@ class Claim(Handle):
     cached_in: WeakSet[object] | None = None
 
     simple: ClassVar[bool] = True
-
-    @property
-    @override
-    def label(self) -> str:
-        return f"service {self.key!r}"
 
     def cache_in(self, context: object) -> None:
         """A context keeps the service as an attribute, until this claim ends."""

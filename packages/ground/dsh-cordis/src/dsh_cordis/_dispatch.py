@@ -78,11 +78,6 @@ class Listener(Handle):
 
     simple: ClassVar[bool] = True
 
-    @property
-    @override
-    def label(self) -> str:
-        return self.row.event
-
     def only_once(self) -> None:
         """Make it a once-listener; before the first dispatch."""
         self.once = True
@@ -234,7 +229,7 @@ def _start_late(
         return
     # Its failure is reported and takes nothing down.
     failed = partial(activation.report, label=label)
-    task = Background(lambda: coroutine, failed, _owner=activation, _label=label)
+    task = Background(lambda: coroutine, failed, _owner=activation, label=label)
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()

@@ -237,7 +237,7 @@ def start_background(
 ) -> Handle:
     """Start a background task as an effect."""
     owner.kernel.require_host("ctx.spawn")
-    task = Background(work, owner.fail, _owner=owner, _label=label)
+    task = Background(work, owner.fail, _owner=owner, label=label)
     stack.add(task)
     owner.kernel.start(task.run)
     return task
@@ -254,7 +254,7 @@ def set_up(owner: Owner, stack: Stack, shape: object, label: str) -> Handle:
             f"{label}: {shape!r} is no effect; give a callable, a context manager, a generator "
             "function or a coroutine function"
         )
-    effect = Effect(_owner=owner, _label=label)
+    effect = Effect(_owner=owner, label=label)
     stack.add(effect)
     effect.set_up(begin)
     return effect
@@ -265,7 +265,7 @@ def manage(
 ) -> Managed:
     """Register an async context manager and start entering it."""
     owner.kernel.require_host(label)
-    managed = Managed(manager, anyio.Event(), _owner=owner, _label=label, started=anyio.Event())
+    managed = Managed(manager, anyio.Event(), _owner=owner, label=label, started=anyio.Event())
     stack.add(managed)
     owner.kernel.start(managed.run)
     return managed
@@ -306,7 +306,7 @@ def collect(
         return None
     if isinstance(value, Handle):
         if value._owner is not owner:
-            stack.add(Disposer(value, _owner=owner, _label=value.label))
+            stack.add(Disposer(value, _owner=owner, label=value.label))
         elif not value.used:
             stack.add(value)  # it moves here
         return value
@@ -320,7 +320,7 @@ def collect(
             f"{label}: a set-up gave {value!r}; give a disposer, a handle or a context manager"
             + (" (a bare yield splits nothing here: use a context manager)" * (value is None))
         )
-    stack.add(Disposer(value, _owner=owner, _label=label))
+    stack.add(Disposer(value, _owner=owner, label=label))
     return None
 
 

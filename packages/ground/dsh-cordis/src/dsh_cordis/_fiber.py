@@ -23,7 +23,7 @@ class FiberCore(FiberMachine):
         """Whether no transition is in flight and none was asked for."""
         if self.state is DISPOSED:
             return True
-        wish = self.dying or self._again or self.updates
+        wish = self._begun or self._again or self.updates
         return self.state in _SETTLED and not wish and not self.queued
 
     def missing(self) -> list[str]:
@@ -43,7 +43,7 @@ class FiberCore(FiberMachine):
     def begin(self) -> None:
         """Evaluate the requirements for the first time; the body runs later."""
         self.watch_keys()
-        if self._step_pending():
+        if not self._begun and self._step_pending():
             if self.definition.transparent:
                 self.advance()
             else:
@@ -59,7 +59,7 @@ class FiberCore(FiberMachine):
         """Dispose the fiber; awaiting returns when the whole subtree is unwound."""
         if self.state is DISPOSED:
             return DONE
-        self._begun = self.dying = True
+        self._begun = True
         self.react()
         return Completion(self._wait_disposed)
 
@@ -71,7 +71,7 @@ class FiberCore(FiberMachine):
         """See `Fiber.move`."""
         mount.activation.check("moving a fiber")
         old, new = self.mount, mount.realms
-        if self.dying or old is None:
+        if self._begun or old is None:
             raise InactiveError(self.name, "moving it")
         realms = old.realms
         if not isinstance(realms, dict) or realms is old.activation.place.realms:
@@ -142,7 +142,7 @@ class FiberCore(FiberMachine):
     def _refuse(self, what: str) -> None:
         if self.mount is None:
             raise TypeError("a root is neither restarted nor updated; open another Context()")
-        if self.dying:
+        if self._begun:
             raise InactiveError(self.name, what)
 
     def _validate(self, config: object) -> None:
@@ -150,7 +150,7 @@ class FiberCore(FiberMachine):
 
     async def _adopt(self, config: object) -> None:
         self.config = config
-        if not self.dying:
+        if not self._begun:
             self._again = True
             self.react()
 
@@ -158,7 +158,7 @@ class FiberCore(FiberMachine):
         self.updates += 1
         self.kernel.transitions += 1
         # They fail as an undo by hand does: to who waits, or they are reported.
-        hooks = Background(chain, _owner=self.activation, _label="update hook", _by_hand=True)
+        hooks = Background(chain, _owner=self.activation, label="update hook", _by_hand=True)
         hooks.when_used(self._hooks_ended)
         self.activation.stack.add(hooks)
         self.kernel.start(hooks.run, self.activation.variables)

@@ -10,20 +10,17 @@ from typing import ClassVar
 from weakref import ref
 
 from dsh_cordis.errors import ScopeError
+from dsh_cordis.handle import Record
 
 
-class KeyRecord:
+class KeyRecord(Record, eq=False, weakref=True):
     """A key and the key above it."""
 
-    __slots__ = ("__weakref__", "bound", "key", "parent")
-
+    key: object
+    parent: "KeyRecord | None" = None
+    bound: bool = False
     moves: ClassVar[int] = 0
     """How often a key got another parent; what was computed along a chain is stale then."""
-
-    def __init__(self, key: object) -> None:
-        self.key = key
-        self.parent: KeyRecord | None = None
-        self.bound = False
 
 
 # The record holds its key, so an id cannot be used again while the entry lives. Plain references

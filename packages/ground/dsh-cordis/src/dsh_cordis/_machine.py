@@ -27,7 +27,6 @@ class FiberMachine(Node, kw_only=True):
     tree: Tree
     config: object
     variables: Context
-    dying: bool = False
     updates: int = 0
     """Chains of `internal/update` that run."""
 
@@ -41,11 +40,7 @@ class FiberMachine(Node, kw_only=True):
     def __post_init__(self) -> None:
         """Have an activation, on which observers may register before it ever loads."""
         self.activation = self._fresh()
-
-    @property
-    @override
-    def label(self) -> str:
-        return f"plugin {self.name!r}"
+        self.label = f"plugin {self.name!r}"
 
     @override
     def children(self) -> list[Handle]:
@@ -59,7 +54,6 @@ class FiberMachine(Node, kw_only=True):
 
     @override
     def _undo(self) -> bool:
-        self.dying = True
         self.kernel.touch(self)
         return False
 
@@ -77,19 +71,18 @@ class FiberMachine(Node, kw_only=True):
         """Take one step; True when there may be another."""
         # A chain and no table: hashing an enum member takes a call.
         state = self.state
-        if state is LOADING:
-            return self._step_loading()
         if state is UNLOADING:
             return self._step_unloading()
-        if state is ACTIVE:
-            return self._leaves()
-        if state is PENDING:
-            return self._step_pending()
-        return state is FAILED and self._step_failed()
+        if state is LOADING or state is ACTIVE:
+            return self._leaves() or (state is LOADING and self._step_loading())
+        if self._begun and state is not DISPOSED:
+            self._start_unloading()
+            return True
+        return self._step_pending() if state is PENDING else self._step_failed()
 
     @property
     def _is_doomed(self) -> bool:
-        return self.dying or self._again or self.activation.error is not None
+        return self._begun or self._again or self.activation.error is not None
 
     def _leaves(self) -> bool:
         """Begin to unload if something asks for it."""
@@ -104,9 +97,6 @@ class FiberMachine(Node, kw_only=True):
         return False
 
     def _step_pending(self) -> bool:
-        if self.dying:
-            self._start_unloading()
-            return True
         self._again = self._recheck = False
         if not self._may_load() or not self._capture():
             return False
@@ -130,17 +120,11 @@ class FiberMachine(Node, kw_only=True):
 
     def _resolve(self) -> list[Claim] | None:
         """The claims of all required keys, or None while one is missing."""
-        found: list[Claim] = []
-        for key in self.required:
-            claim = self.claim_for(key)
-            if claim is None:
-                return None
-            found.append(claim)
-        return found
+        claims = [self.claim_for(key) for key in self.required]
+        found = [claim for claim in claims if claim is not None]
+        return found if len(found) == len(claims) else None
 
     def _capture(self) -> bool:
-        if not self.required:
-            return True
         activation, found = self.activation, self._resolve()
         for claim in found or ():
             activation.captured[claim.pair] = claim
@@ -148,8 +132,6 @@ class FiberMachine(Node, kw_only=True):
         return found is not None
 
     def _step_loading(self) -> bool:
-        if self._leaves():
-            return True
         activation = self.activation
         if activation.phase == "new":
             self._run_body(activation)
@@ -261,7 +243,7 @@ class FiberMachine(Node, kw_only=True):
         if top is None:
             return True
         activation.busy = True
-        if top.has_rest:
+        if top._rest is not None:
             job = partial(self._unwind_task, activation, top)
             self.kernel.start(job, activation.variables)
         else:
@@ -285,7 +267,7 @@ class FiberMachine(Node, kw_only=True):
         captured = activation.captured
         activation.release()
         error, activation.error = activation.error, None
-        if self.dying:
+        if self._begun:
             self._become_disposed()
         elif error is not None and not self._again:
             self.error, self.traceback = error, activation.traceback or error.__traceback__
@@ -304,18 +286,13 @@ class FiberMachine(Node, kw_only=True):
         self._set_state(LOADING if self._may_load() and self._capture() else PENDING)
 
     def _step_failed(self) -> bool:
-        if self.dying:
-            self._start_unloading()
-            return True
-        if not self._again and not self._claims_differ():
+        if self.state is not FAILED or not (self._again or self._claims_differ()):
             return False
         self._revive()
         return True
 
     def _claims_differ(self) -> bool:
-        if not self.required or not self._may_load():
-            return False
-        found = self._resolve()
+        found = self._resolve() if self.required and self._may_load() else None
         return found is not None and tuple(claim.id for claim in found) != self.failed_with
 
     def _become_disposed(self) -> None:

@@ -191,8 +191,7 @@ class Context:
         """
         place = self._place
         activation = place.activation
-        if activation.closed:
-            activation.refuse("ctx.on")
+        activation.check("ctx.on")
         name = getattr(event, "name", None)
         if not isinstance(name, str) or not callable(listener):
             raise TypeError(
@@ -201,7 +200,15 @@ class Context:
         row = self._tree.rows.get(name) or self._tree.row(name)
         stack = activation.stack
         entry = Listener(
-            self, place.scope, row, listener, listener, everywhere, _owner=activation, _home=stack
+            self,
+            place.scope,
+            row,
+            listener,
+            listener,
+            everywhere,
+            label=name,
+            _owner=activation,
+            _home=stack,
         )
         if once:
             entry.only_once()
@@ -314,7 +321,9 @@ class Context:
         predicate = None if available is None else partial(self._ask, available)
         activation, claims = place.activation, self._tree.claims
         pair = place.pair(key)
-        claim = Claim(place, key, pair, value, predicate, claims, _owner=activation)
+        claim = Claim(
+            place, key, pair, value, predicate, claims, _owner=activation, label=f"service {key!r}"
+        )
         claim.public = self.fiber.state is FiberState.ACTIVE
         claims.add(claim)
         activation.claims[pair] = claim

@@ -64,7 +64,9 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
     """
 
     _owner: Owner
-    _label: str = ""
+    label: str = ""
+    """What diagnostics call this registration."""
+
     _home: "Stack | None" = None
     _begun: bool = False
     _by_hand: bool = False
@@ -72,6 +74,7 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
     """Whether undoing is complete."""
 
     # What is left to do after the synchronous part of undoing; whoever undoes it does that, too.
+    # Without it, a handle that is not used yet finishes by itself.
     _rest: Work | None = None
     _errors: list[Exception] | None = None
     _callbacks: list[Callable[[], None]] | None = None
@@ -82,11 +85,6 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
 
     simple: ClassVar[bool] = False
     """Whether undoing it never needs the task of the body."""
-
-    @property
-    def label(self) -> str:
-        """What diagnostics call this registration."""
-        return self._label
 
     @override
     def __repr__(self) -> str:
@@ -149,11 +147,6 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
         if self._callbacks is None:
             self._callbacks = []
         self._callbacks.append(callback)
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether somebody has to do what is left of undoing; otherwise it finishes by itself."""
-        return self._rest is not None
 
     def _undo(self) -> bool:
         """Do the synchronous part of undoing; errors go to `_failed`.

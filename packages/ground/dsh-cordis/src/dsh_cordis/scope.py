@@ -17,12 +17,10 @@ from dsh_cordis.handle import Handle, Record
 V = TypeVar("V")
 
 
-class ScopeBinding:
+class ScopeBinding(Record, eq=False, weakref=True):
     """The one object that may move a key's parent."""
 
-    def __init__(self, record: KeyRecord) -> None:
-        """Made by `bind_scope_parent`."""
-        self._record = record
+    _record: KeyRecord
 
     @property
     def key(self) -> object:
@@ -34,27 +32,24 @@ class ScopeBinding:
         link(self._record, parent)
 
 
-class Scope:
-    """A tagged context and the fiber behind it.
+class Scope(Record, eq=False, weakref=True):
+    """A tagged context and the fiber behind it."""
 
-    Attributes:
-        ctx: Usable at once; what is registered through it belongs to the scope.
-        key: The tag.
-        handle: The raw handle, which may be yielded into a composite effect.
-        binding: What may move the key's parent, if this scope bound one.
-    """
+    ctx: Context
+    """Usable at once; what is registered through it belongs to the scope."""
 
-    def __init__(self, fiber: Fiber, key: object, binding: ScopeBinding | None) -> None:
-        """Made by `create_scope`."""
-        self.handle: Handle = fiber
-        self.ctx = fiber.ctx
-        self.key = key
-        self.binding = binding
-        self._fiber = fiber
+    key: object
+    """The tag."""
+
+    handle: Fiber
+    """The raw handle, which may be yielded into a composite effect."""
+
+    binding: ScopeBinding | None
+    """What may move the key's parent, if this scope bound one."""
 
     async def dispose(self) -> None:
         """Undo every registration of the scope; all callers wait for the same end."""
-        await self._fiber.dispose()
+        await self.handle.dispose()
 
 
 def create_scope(ctx: Context, key: object, parent: object | None = None) -> Scope:
@@ -80,7 +75,7 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
             link(record, None)
             record.bound = False
         raise
-    return Scope(fiber, key, binding)
+    return Scope(fiber.ctx, key, fiber, binding)
 
 
 _SCOPE: Final = Definition(create_scope, None, transparent=True)
