@@ -7,7 +7,7 @@ needed at run time.
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from types import FunctionType, MethodType, ModuleType
+from types import FrameType, FunctionType, MethodType, ModuleType
 from typing import Final, Protocol
 
 from dsh_cordis._views import Viewable
@@ -95,36 +95,22 @@ def define(plugin: object, base: type) -> Definition:
 
 
 def _inspect(plugin: object, base: type) -> Definition:
-    body, owner = _body_of(plugin)
+    apply = None if isinstance(plugin, type) else getattr(plugin, "apply", None)
+    body = apply if callable(apply) else plugin
+    if isinstance(plugin, Handle) or not callable(body):
+        raise _refused(plugin)
     parameters = _parameters(plugin, body)
     required, optional = needs_of(_annotation(parameters[0], body, strict=True), base)
-    required.update(_declared(plugin, owner))
+    required.update(_declared(plugin))
     takes_config = len(parameters) > 1
-    model = getattr(owner, "Config", None)
+    model = getattr(plugin, "Config", None)
     if model is None and takes_config:
         model = _annotation(parameters[1], body, strict=False)
-    return Definition(
-        plugin,
-        _name_of(plugin),
-        _runner(plugin, body, takes_config),
-        required,
-        frozenset(optional - required.keys()),
-        None if getattr(model, "model_validate", None) is None else model,
-    )
-
-
-def _body_of(plugin: object) -> tuple[Callable[..., object], object]:
-    """The callable to run and the object that carries `inject` and `Config`."""
-    if isinstance(plugin, Handle):
-        raise _refused(plugin)
-    if isinstance(plugin, type):
-        return plugin, plugin
-    apply = getattr(plugin, "apply", None)
-    if callable(apply):
-        return apply, plugin
-    if callable(plugin):
-        return plugin, plugin
-    raise _refused(plugin)
+    if getattr(model, "model_validate", None) is None:
+        model = None
+    run = _runner(plugin, body, takes_config)
+    free = frozenset(optional - required.keys())
+    return Definition(plugin, _name_of(plugin), run, required, free, model)
 
 
 def _refused(plugin: object) -> TypeError:
@@ -135,22 +121,16 @@ def _refused(plugin: object) -> TypeError:
 
 
 def _parameters(plugin: object, body: Callable[..., object]) -> list[inspect.Parameter]:
-    try:
-        signature = inspect.signature(body)
-    except (TypeError, ValueError):
-        raise _refused(plugin) from None
-    positional: list[inspect.Parameter] = []
-    for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            positional += [parameter] * (2 - len(positional))
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            positional.append(parameter)
-        elif parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty:
-            raise _refused(plugin)
-    needed = [parameter for parameter in positional if parameter.default is parameter.empty]
-    if not positional or len(needed) > 2:
-        raise _refused(plugin)
-    return positional[:2]
+    """What takes the context and, if anything does, the config."""
+    for count in (2, 1):
+        try:
+            signature = inspect.signature(body)
+            bound = signature.bind(*[None] * count)
+        except (TypeError, ValueError):
+            continue
+        parameters = [signature.parameters[name] for name in bound.arguments]
+        return (parameters * 2)[:count]  # one of `*args` takes both
+    raise _refused(plugin)
 
 
 def _runner(
@@ -168,8 +148,8 @@ def _runner(
     return build
 
 
-def _declared(plugin: object, owner: object) -> Mapping[str, object]:
-    inject = getattr(owner, "inject", None)
+def _declared(plugin: object) -> Mapping[str, object]:
+    inject = getattr(plugin, "inject", None)
     if inject is None or callable(inject):
         return {}
     if isinstance(inject, Mapping):
@@ -239,10 +219,7 @@ def _lookup(name: str, function: FunctionType | None) -> object:
     first, *rest = name.split(".")
     if function is None or not all(part.isidentifier() for part in (first, *rest)):
         return _MISSING
-    found = next(
-        (space[first] for space in _namespaces(function) if first in space),
-        _MISSING,
-    )
+    found = next((space[first] for space in _namespaces(function) if first in space), _MISSING)
     for part in rest:
         found = getattr(found, part, _MISSING)
     return found
@@ -257,12 +234,11 @@ def _namespaces(function: FunctionType) -> Iterable[Mapping[str, object]]:
         except ValueError:
             continue
     yield closure
-    frame = sys._getframe()
-    above = frame.f_back
-    while above is not None:
-        if function.__code__ in above.f_code.co_consts:
-            yield above.f_locals
-        above = above.f_back
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if function.__code__ in frame.f_code.co_consts:
+            yield frame.f_locals
+        frame = frame.f_back
     yield function.__globals__
 
 
