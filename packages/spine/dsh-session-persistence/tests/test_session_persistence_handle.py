@@ -21,6 +21,8 @@ class SlowLog(MemoryWriteLog):
 
     def __init__(self) -> None:
         super().__init__(MemoryLogStore(), MemoryRecord(sample_header(), 0))
+        self.flushes: list[int] = []
+        self.flushing_fails = False
         self.flush()
         self.gate = threading.Event()
         self.gate.set()
@@ -35,6 +37,13 @@ class SlowLog(MemoryWriteLog):
         if self.failing:
             raise OSError("disk full")
         super().append(events)
+
+    @override
+    def flush(self) -> None:
+        self.flushes.append(self.end)
+        if self.flushing_fails:
+            raise OSError("cannot sync")
+        super().flush()
 
     @override
     def close(self) -> None:
@@ -90,6 +99,41 @@ async def test_S113_a_failure_does_not_block_the_next_operation() -> None:
             await handle.append(sample_events(1))
         log.failing = False
         await handle.append(sample_events(1))
+        assert list(await handle.read()) == sample_events(1)
+        await handle.close()
+
+
+async def test_S106_each_flush_ends_behind_a_barrier_that_covers_what_was_there() -> None:
+    with slow_handle() as (log, handle, _):
+        events = sample_events(3)
+        handle.take(events[0])
+        await handle.flush()
+        await handle.append([events[1]])
+        await handle.flush()
+        await handle.flush()
+        assert log.flushes == [0, 1, 2, 2]
+        log.gate.clear()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(handle.append, [events[2]])
+            while log.calls[-1] != "append 2":
+                await anyio.lowlevel.checkpoint()
+            tasks.start_soon(handle.flush)
+            await wait_all_tasks_blocked()
+            log.gate.set()
+        assert log.flushes[-1] == 3
+        await handle.close()
+
+
+async def test_S106_a_flush_that_fails_is_told_and_its_events_are_stored_once() -> None:
+    with slow_handle() as (log, handle, _):
+        handle.take(sample_events(1)[0])
+        log.flushing_fails = True
+        with pytest.raises(OSError, match="cannot sync"):
+            await handle.flush()
+        assert handle.pending == 0
+        log.flushing_fails = False
+        await handle.flush()
+        assert log.flushes[-1] == 1
         assert list(await handle.read()) == sample_events(1)
         await handle.close()
 

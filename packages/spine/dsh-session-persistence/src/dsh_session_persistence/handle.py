@@ -44,6 +44,10 @@ class SessionHandle:
         # Invariant: one worker thread at a time uses the log, in call order (the lock is fair).
         self._turn = anyio.Lock()
         self._buffer = WriteBehind(log.header.id, self._append, spawn, sleep=sleep)
+        self._flushes_waiting = 0
+        self._batches = 0
+        self._flushed_batches = 0
+        """How many of the batches are known to be durable."""
         self._closing: anyio.Event | None = None
         self._log_closed = False
         self._retired = False
@@ -140,8 +144,14 @@ class SessionHandle:
             SessionStorageError: The store could not write; what is pending stays pending.
         """
         self._check_writable()
-        await self._buffer.drain()
-        await self._in_turn(self._log.flush)
+        before = self._batches
+        self._flushes_waiting += 1
+        try:
+            await self._buffer.drain()
+        finally:
+            self._flushes_waiting -= 1
+        if self._batches == before or self._flushed_batches < self._batches:
+            await self._in_turn(self._log.flush)
 
     async def close(self) -> None:
         """Write what is pending, then give up the claim; idempotent and not cancellable.
@@ -209,6 +219,17 @@ class SessionHandle:
             if event.seq != expected:
                 raise SessionBatchRefusedError(self.id, expected, event.seq)
         self._log.append(batch)
+        self._batches += 1
+        if self._flushes_waiting:
+            self._flush_at_once()
+
+    def _flush_at_once(self) -> None:
+        """Spare whoever waits for a flush a second way to the thread and back."""
+        try:
+            self._log.flush()
+        except Exception:  # noqa: BLE001  # the batch is stored; who waits asks again, and is told
+            return
+        self._flushed_batches = self._batches
 
     async def _in_turn(self, call: Callable[[], T]) -> T:
         async with self._turn:
