@@ -20,35 +20,25 @@ from dsh_agent_loop.testing import (
     say,
     view_problems,
 )
-from dsh_brand import JsonValue
 from dsh_cordis import Context, Next
 from dsh_llm import GenerateOptions, create_user_message
 from dsh_llm.testing import check_request
 from dsh_session import ReentrantAppendError, ReplaceOp, UserMessageEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolRunContext
 
 Prepare = Callable[[LoopStack], None]
 Deed = Callable[[LoopStack], object]
 
 
-def add_tool(stack: LoopStack) -> None:
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
+def add_tools(stack: LoopStack) -> None:
+    async def body(run: ToolRunContext) -> str:
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
         run.defer_context(create_user_message("note"))
         return "ok"
 
-    for name in ("exclusive", "parallel"):
-        stack.ctx.tools.register(
-            ToolDefinition(
-                name=name,
-                description=name,
-                parameters={"type": "object", "properties": {}},
-                output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
-                execute=execute,
-                is_concurrency_safe=(lambda arguments: True) if name == "parallel" else None,
-            )
-        )
+    stack.add_tool("exclusive", body)
+    stack.add_tool("parallel", body, parallel=True)
 
 
 def retry(stack: LoopStack) -> None:
@@ -93,9 +83,9 @@ def nothing(stack: LoopStack) -> None:
 
 TURNS: Mapping[str, tuple[Prepare, Sequence[Sequence[Step]]]] = {
     "plain": (nothing, [say("hi")]),
-    "tool": (add_tool, [call(("a", "exclusive", "")), say("ok")]),
+    "tool": (add_tools, [call(("a", "exclusive", "")), say("ok")]),
     "parallel": (
-        add_tool,
+        add_tools,
         [call(("a", "parallel", ""), ("b", "parallel", ""), ("c", "exclusive", "")), say("ok")],
     ),
     "retry": (retry, [fail(), fail(), say("at last")]),

@@ -31,7 +31,6 @@ from dsh_session import (
     ErrorEnd,
     HookCancel,
     ReentrantAppendError,
-    SessionEvent,
     SessionEventAppended,
     TurnEnd,
     UserCancel,
@@ -336,19 +335,7 @@ async def test_A73_a_listener_task_that_goes_on_is_cancelled_after_its_grace() -
 
 async def test_A6_A75_a_refused_turn_start_is_told_and_uses_no_number() -> None:
     async with loop_stack(say("hi")) as stack:
-        session = stack.agent.session
-        append = session.append
-        broken = ["turn/start"]
-
-        def refuse(payload: object, **more: object) -> SessionEvent:
-            if getattr(payload, "type", "") in broken:
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                type(session), "append", lambda self, *args, **more: refuse(*args, **more)
-            )
+        with stack.refusing("turn/start") as broken:
             lines = await stack.run("M")
             assert lines[-3:] == ["~status running", "~agent/error 0.0", "~status idle"]
             broken.clear()
@@ -357,19 +344,7 @@ async def test_A6_A75_a_refused_turn_start_is_told_and_uses_no_number() -> None:
 
 async def test_A75_a_turn_that_could_not_be_closed_is_closed_by_the_next_driver() -> None:
     async with loop_stack(say("hi"), say("again")) as stack:
-        session = stack.agent.session
-        append = session.append
-        broken = ["turn/end"]
-
-        def refuse(payload: object, **more: object) -> SessionEvent:
-            if getattr(payload, "type", "") in broken:
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                type(session), "append", lambda self, *args, **more: refuse(*args, **more)
-            )
+        with stack.refusing("turn/end") as broken:
             lines = await stack.run("M")
             assert lines[-2:] == ["~agent/error 1.1", "~status idle"]
             broken.clear()

@@ -17,7 +17,6 @@ from dsh_agent import (
     Retry,
 )
 from dsh_agent_loop.testing import LoopStack, ScriptedModel, call, fail, loop_stack, say
-from dsh_brand import JsonValue
 from dsh_cordis import Next
 from dsh_llm import (
     AbortSignal,
@@ -30,7 +29,7 @@ from dsh_llm import (
     message_text,
 )
 from dsh_session import DeveloperMessageEvent, ReplaceOp, UserMessageEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolRunContext
 
 STREAM = ["~llm/stream", "~start", "~chunk 0", "~chunk 1", "~chunk 2", "~chunk 3"]
 
@@ -260,22 +259,13 @@ async def test_A109_A110_A121_listT23_a_scheduler_failure_compared_whole(
         second = anyio.Event()
         release = anyio.Event()
 
-        async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
+        async def body(run: ToolRunContext) -> str:
             second.set()
             await release.wait()
             stack.recorder.note(f"{run.call_id} ends")
             return "ok"
 
-        stack.ctx.tools.register(
-            ToolDefinition(
-                name="t",
-                description="t",
-                parameters={"type": "object", "properties": {}},
-                output=ToolOutput(schema={"type": "string"}, render=lambda a, value: value),
-                execute=execute,
-                is_concurrency_safe=lambda arguments: True,
-            )
-        )
+        stack.add_tool("t", body, parallel=True)
         scheduler = stack.ctx.tools.scheduler
         dispatch = scheduler.dispatching
 

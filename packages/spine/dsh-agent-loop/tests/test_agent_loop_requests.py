@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Callable
 
 import anyio
-import pytest
 
 from dsh_agent import (
     AgentError,
@@ -264,18 +263,7 @@ async def test_A103_an_empty_answer_is_a_message_with_its_usage() -> None:
 
 async def test_A46_A103_a_refused_record_is_told_as_abandoned() -> None:
     async with loop_stack(say("a")) as stack:
-        session = stack.agent.session
-        append = session.append
-
-        def refuse(payload: object, **more: object) -> object:
-            if isinstance(payload, AssistantMessageEvent):
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                type(session), "append", lambda self, *args, **more: refuse(*args, **more)
-            )
+        with stack.refusing("assistant/message"):
             lines = await stack.run("M")
         assert lines[-5:] == [
             "~end 4 abandoned",

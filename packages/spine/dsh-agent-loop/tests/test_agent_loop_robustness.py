@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 
 import anyio
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsh_agent_loop.testing import LoopStack, call, line_of, loop_stack, say
-from dsh_brand import JsonValue
 from dsh_llm import (
     CallId,
     Message,
@@ -25,11 +23,10 @@ from dsh_session import (
     SessionEvent,
     SessionEventData,
     SessionId,
-    ToolCallEvent,
     ToolResultEvent,
     UserMessageEvent,
 )
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolRunContext
 
 IDS = st.sampled_from(["a", "b", "c", ""])
 TEXTS = st.sampled_from(["", "x", "half \ud83d", "{}"])
@@ -90,20 +87,12 @@ async def test_A113_any_history_leads_to_a_valid_request(payloads: list[SessionE
 
 
 def add_tool(stack: LoopStack, entered: anyio.Event) -> None:
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
+    async def hang(run: ToolRunContext) -> str:
         entered.set()
         await anyio.sleep_forever()
         return "never"
 
-    stack.ctx.tools.register(
-        ToolDefinition(
-            name="t",
-            description="t",
-            parameters={"type": "object", "properties": {}},
-            output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
-            execute=execute,
-        )
-    )
+    stack.add_tool("t", hang)
 
 
 async def test_A109_A123_a_driver_cancelled_natively_leaves_no_hole() -> None:
@@ -156,24 +145,10 @@ async def test_A123_a_driver_cancelled_in_a_stream_closes_the_log() -> None:
         ]
 
 
-@pytest.mark.parametrize("refused", [pytest.param(ToolCallEvent, id="call")])
-async def test_A109_a_refused_call_event_is_answered_as_not_started(
-    refused: type[SessionEventData],
-) -> None:
+async def test_A109_a_refused_call_event_is_answered_as_not_started() -> None:
     async with loop_stack(call(("c1", "t", ""))) as stack:
         add_tool(stack, anyio.Event())
-        session = stack.agent.session
-        append = session.append
-
-        def refuse(payload: object, **more: object) -> object:
-            if isinstance(payload, refused):
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                type(session), "append", lambda self, *args, **more: refuse(*args, **more)
-            )
+        with stack.refusing("tool/call"):
             lines = await stack.run("M")
         assert lines[-5:] == [
             "tool/result c1 TOOL_NOT_STARTED",
@@ -186,19 +161,7 @@ async def test_A109_a_refused_call_event_is_answered_as_not_started(
 
 async def test_A109_a_refused_result_keeps_the_step_open_until_the_next_driver() -> None:
     async with loop_stack(call(("c1", "nope", "")), say("ok")) as stack:
-        session = stack.agent.session
-        append = session.append
-        broken = [True]
-
-        def refuse(payload: object, **more: object) -> object:
-            if broken and isinstance(payload, ToolResultEvent):
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(
-                type(session), "append", lambda self, *args, **more: refuse(*args, **more)
-            )
+        with stack.refusing("tool/result") as broken:
             lines = await stack.run("M")
             assert lines[-2:] == ["~agent/error 1.1", "~status idle"]
             assert "step/end 1.1" not in lines

@@ -33,7 +33,6 @@ from dsh_agent import (
     TurnStopping,
 )
 from dsh_agent_loop.testing import LoopStack, ScriptedModel, call, cut, fail, loop_stack, say
-from dsh_brand import JsonValue
 from dsh_cordis import Context, Next
 from dsh_llm import (
     CallId,
@@ -67,7 +66,7 @@ from dsh_session import (
 )
 from dsh_session_persistence.testing.memory import MemoryLogStore, MemoryPersistence
 from dsh_system_prompt import UNLISTED, PromptAssembly, SystemPromptAssemble
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolRunContext
 
 
 class Owner(Context):
@@ -84,19 +83,8 @@ def turns_of(lines: list[str]) -> list[str]:
     return [line for line in lines if line.startswith("turn/")]
 
 
-def add_tool(stack: LoopStack, name: str) -> None:
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
-        return "ok"
-
-    stack.ctx.tools.register(
-        ToolDefinition(
-            name=name,
-            description=name,
-            parameters={"type": "object", "properties": {}},
-            output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
-            execute=execute,
-        )
-    )
+async def fine(run: ToolRunContext) -> str:
+    return "ok"
 
 
 def last_end(stack: LoopStack) -> object:
@@ -124,19 +112,11 @@ async def test_A1_what_an_agent_is_made_of() -> None:
 
 async def test_A6_a_prologue_that_fails_is_not_raised_to_the_sender() -> None:
     async with loop_stack(say("hi")) as stack:
-        session = stack.agent.session
-        append = session.append
-
-        def refuse(payload: object, **more: object) -> object:
-            if getattr(payload, "type", "") == "turn/start":
-                raise RuntimeError("disk full")
-            return append(payload, **more)  # type: ignore[arg-type]  # passed on as it came
-
-        vars(session)["append"] = refuse
-        stack.agent.followup("M")
-        assert stack.agent.status == "running"  # the way back never happens inside the call
-        with anyio.fail_after(5):
-            await stack.agent.when_idle()
+        with stack.refusing("turn/start"):
+            stack.agent.followup("M")
+            assert stack.agent.status == "running"  # the way back never happens inside the call
+            with anyio.fail_after(5):
+                await stack.agent.when_idle()
         assert "~agent/error 0.0" in stack.recorder.take()
 
 
@@ -579,12 +559,12 @@ async def test_A95_defaults_are_taken_anew_and_explicit_fields_survive() -> None
 async def test_A102_the_order_of_tools_is_the_configurations() -> None:
     async with loop_stack(say("a")) as stack:
         for name in ("zebra", "ape"):
-            add_tool(stack, name)
+            stack.add_tool(name, fine)
         await stack.run("M")
         tools = stack.model.requests[0].tools or ()
         assert [tool.name for tool in tools] == ["ape", "zebra"]
     async with loop_stack(say("a"), prompt={"tool_order": [UNLISTED, "unknown"]}) as stack:
-        add_tool(stack, "ape")
+        stack.add_tool("ape", fine)
         lines = await stack.run("M")
         assert turns_of(lines)[-1] == "turn/end 1 error"
         assert not [line for line in lines if line.startswith("step/")]

@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_agent_loop.testing import LoopStack, Step, call, cut, fail, loop_stack, say
-from dsh_brand import JsonValue
 from dsh_llm import ToolCallBlock
 from dsh_session import (
     AssistantMessageEvent,
@@ -20,7 +19,7 @@ from dsh_session import (
     TurnEnd,
     TurnStart,
 )
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext
+from dsh_tools import ToolRunContext
 
 ACTIONS: dict[str, Callable[[LoopStack], object]] = {
     "nothing": lambda stack: None,
@@ -40,22 +39,13 @@ REPLIES: dict[str, Sequence[Step]] = {
 
 
 def add_tools(stack: LoopStack) -> None:
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
+    async def body(run: ToolRunContext) -> str:
         for _ in range(3):
             await anyio.lowlevel.checkpoint()
         return "ok"
 
-    for name in ("p", "x"):
-        stack.ctx.tools.register(
-            ToolDefinition(
-                name=name,
-                description=name,
-                parameters={"type": "object", "properties": {}},
-                output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
-                execute=execute,
-                is_concurrency_safe=(lambda arguments: True) if name == "p" else None,
-            )
-        )
+    stack.add_tool("p", body, parallel=True)
+    stack.add_tool("x", body)
 
 
 def check_log(events: Sequence[SessionEvent]) -> None:

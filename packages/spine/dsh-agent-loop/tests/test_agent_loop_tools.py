@@ -1,6 +1,6 @@
 """Tool calls: order, parallel bodies, cancellation, failures of the scheduling, no hole."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -9,28 +9,9 @@ import structlog.testing
 
 from dsh_agent import AbandonedWork, AgentAbandoned, AgentSelfWaitError
 from dsh_agent_loop.testing import LoopStack, ManualClock, call, loop_stack, say
-from dsh_brand import JsonValue
 from dsh_llm import create_user_message
 from dsh_session import ToolResultEvent
-from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext, ToolsResult
-
-Body = Callable[[ToolRunContext], Awaitable[str]]
-
-
-def add_tool(stack: LoopStack, name: str, body: Body, *, parallel: bool = False) -> None:
-    async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
-        return await body(run)
-
-    stack.ctx.tools.register(
-        ToolDefinition(
-            name=name,
-            description=name,
-            parameters={"type": "object", "properties": {}},
-            output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
-            execute=execute,
-            is_concurrency_safe=(lambda arguments: True) if parallel else None,
-        )
-    )
+from dsh_tools import ToolRunContext, ToolsResult
 
 
 async def echo(run: ToolRunContext) -> str:
@@ -54,7 +35,7 @@ async def test_A76_A81_listT2_a_tool_turn() -> None:
             run.defer_context(context)
             return "ok"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         lines = await stack.run("M")
         at = lines.index("assistant/message")
         assert lines[at : lines.index("~start", at)] == [
@@ -97,7 +78,7 @@ async def test_A107_listT3_parallel_calls_with_a_cap() -> None:
             stack.recorder.note(f"{run.call_id} ends")
             return "ok"
 
-        add_tool(stack, "t", body, parallel=True)
+        stack.add_tool("t", body, parallel=True)
         stack.agent.followup("M")
         with anyio.fail_after(5):
             await begun["c2"].wait()
@@ -137,8 +118,8 @@ async def test_A107_listT3_parallel_calls_with_a_cap() -> None:
 async def test_A106_an_exclusive_call_is_a_barrier() -> None:
     replies = call(("c1", "p", ""), ("c2", "x", ""), ("c3", "p", ""))
     async with loop_stack(replies, say("ok")) as stack:
-        add_tool(stack, "p", echo, parallel=True)
-        add_tool(stack, "x", echo)
+        stack.add_tool("p", echo, parallel=True)
+        stack.add_tool("x", echo)
         lines = await stack.run("M")
         kept = [line for line in lines if line.startswith(("tool/", "~execute"))]
         assert kept == [
@@ -159,7 +140,7 @@ async def test_A108_listT10_cancel_while_a_tool_runs() -> None:
             await run.signal.wait()
             return "finished anyway"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         stack.agent.followup("M")
         with anyio.fail_after(5):
             await entered.wait()
@@ -187,7 +168,7 @@ async def test_A81_listT17_a_concluding_tool() -> None:
             run.conclude_turn()
             return "that is all"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         lines = await stack.run("M")
         assert lines[lines.index("tool/result c1") :] == [
             "tool/result c1",
@@ -231,7 +212,7 @@ async def test_A74_listT25_a_body_that_outlives_both_graces() -> None:
                 await released.wait()
             return "too late"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         stack.agent.followup("M")
         with anyio.fail_after(5):
             await entered.wait()
@@ -273,7 +254,7 @@ async def test_A74_a_body_that_ends_by_the_native_cancellation() -> None:
             await anyio.sleep_forever()
             return "never"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         stack.agent.followup("M")
         with anyio.fail_after(5):
             await entered.wait()
@@ -300,7 +281,7 @@ async def test_A13_a_tool_cannot_wait_for_its_own_agent() -> None:
                 caught.append(error)
             return "went on"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         await stack.run("M")
         assert [type(error) for error in caught] == [AgentSelfWaitError]
         assert results(stack) == [("c1", None)]
@@ -309,7 +290,7 @@ async def test_A13_a_tool_cannot_wait_for_its_own_agent() -> None:
 async def test_A105_repeated_call_ids_are_told_apart() -> None:
     replies = call(("same", "t", ""), ("same", "t", ""), ("", "t", ""))
     async with loop_stack(replies, call(("same", "t", "")), say("ok")) as stack:
-        add_tool(stack, "t", echo)
+        stack.add_tool("t", echo)
         await stack.run("M")
         ids = [call_id for call_id, _ in results(stack)]
         assert ids[0] == "same"
@@ -326,7 +307,7 @@ async def test_A111_the_next_request_is_valid_after_an_abort() -> None:
             await run.signal.wait()
             return "x"
 
-        add_tool(stack, "t", body)
+        stack.add_tool("t", body)
         stack.agent.followup("M")
         with anyio.fail_after(5):
             await entered.wait()
@@ -339,7 +320,7 @@ async def test_A111_the_next_request_is_valid_after_an_abort() -> None:
 
 async def test_A108_a_success_not_yet_committed_when_the_turn_aborts_is_aborted() -> None:
     async with loop_stack(call(("c1", "t", ""))) as stack:
-        add_tool(stack, "t", echo)
+        stack.add_tool("t", echo)
         stack.ctx.on(ToolsResult, lambda event: stack.agent.cancel(), everywhere=True)
         lines = await stack.run("M")
         assert lines[-5:] == [

@@ -1,7 +1,15 @@
 """A scripted model, and a whole stack around one agent."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import anyio.lowlevel
@@ -13,6 +21,7 @@ from dsh_agent import (
     AgentRegistry,
 )
 from dsh_agent_loop.invariant import RequestInvariantError, invariant
+from dsh_brand import JsonValue
 from dsh_cordis import Context, Plugin
 from dsh_llm import (
     AbortSignal,
@@ -36,15 +45,15 @@ from dsh_llm import (
     ToolCallBlock,
     ToolCallsFinish,
 )
-from dsh_session import SessionConfig, SessionStore
+from dsh_session import Session, SessionConfig, SessionEventData, SessionStore
 from dsh_session_projection import SessionProjectionRegistry
 from dsh_system_prompt import Config as PromptConfig
 from dsh_system_prompt import SystemPrompt
-from dsh_tools import (
-    ToolRegistry,
-)
+from dsh_tools import ToolDefinition, ToolOutput, ToolRegistry, ToolRunContext
 
 from .recording import Recorder
+
+ToolBody = Callable[[ToolRunContext], Awaitable[str]]
 
 Step = StreamChunk | Callable[[], object]
 """A chunk, or something to do before the next one; an awaitable it returns is awaited."""
@@ -142,6 +151,50 @@ class LoopStack:
     def agent(self) -> Agent:
         """The agent."""
         return self.handle.agent
+
+    def add_tool(self, name: str, body: ToolBody, *, parallel: bool = False) -> None:
+        """Register a tool without parameters that answers with a text.
+
+        Args:
+            name: Of the tool.
+            body: Given the running call.
+            parallel: Whether its calls may overlap.
+        """
+
+        async def execute(arguments: JsonValue, run: ToolRunContext) -> str:
+            return await body(run)
+
+        self.ctx.tools.register(
+            ToolDefinition(
+                name=name,
+                description=name,
+                parameters={"type": "object", "properties": {}},
+                output=ToolOutput(schema={"type": "string"}, render=lambda arguments, value: value),
+                execute=execute,
+                is_concurrency_safe=(lambda arguments: True) if parallel else None,
+            )
+        )
+
+    @contextmanager
+    def refusing(self, *types: str) -> Generator[list[str]]:
+        """Let the agent's log refuse events of some types.
+
+        Yields:
+            The types; what is taken out of the list is accepted again.
+        """
+        session, refused = self.agent.session, list(types)
+        append = Session.append
+
+        def refuse(self: Session, data: SessionEventData, **more: object) -> object:
+            if self is session and data.type in refused:
+                raise RuntimeError("disk full")
+            return append(self, data, **more)  # type: ignore[arg-type]  # passed on as it came
+
+        Session.append = refuse  # type: ignore[method-assign,assignment]  # for the block only
+        try:
+            yield refused
+        finally:
+            Session.append = append  # type: ignore[method-assign]  # as it was
 
     async def run(self, text: str) -> list[str]:
         """Send a follow-up, wait until the agent is idle, and take the lines."""
