@@ -347,6 +347,32 @@ async def test_K43_an_update_hook_may_take_the_new_config_over(ctx: Context) -> 
     assert (fiber.config, other.config) == (3, 10)
 
 
+async def test_K43_K47_hooks_end_with_the_activation_that_they_belong_to(ctx: Context) -> None:
+    log: list[str] = []
+    entered = anyio.Event()
+
+    async def hook(event: InternalUpdate, rest: Next[None]) -> None:
+        entered.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            log.append("hook")
+
+    def body(ctx: Context, config: int) -> None:
+        ctx.effect(lambda: lambda: log.append("effect"))
+        ctx.on(InternalUpdate, hook)
+
+    fiber = ctx.plugin(body, 1)
+    await fiber
+    with anyio.fail_after(5):
+        waiting = fiber.update(2)
+        await entered.wait()
+        await fiber.dispose()
+        with pytest.raises(InactiveError):
+            await waiting
+    assert log == ["hook", "effect"]
+
+
 async def test_K44_after_disposal_was_requested_update_and_restart_raise(ctx: Context) -> None:
     gate = anyio.Event()
     fiber = ctx.plugin(lambda child: child.effect(lambda: gate.wait))

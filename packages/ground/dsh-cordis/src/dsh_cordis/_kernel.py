@@ -92,8 +92,6 @@ class Kernel:
                 node.advance()
         finally:
             self._driving = False
-            if queue and self.host is not None:
-                self.host.wake()  # something was raised; what is still queued must not wait
         if self._quiet is not None and not self.transitions:
             self._quiet.set()
             self._quiet = None

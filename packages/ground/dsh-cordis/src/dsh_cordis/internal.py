@@ -72,7 +72,10 @@ class InternalConfig(SyncWaterfall[object], frozen=True):
 
 
 class InternalUpdate(Waterfall[None], frozen=True):
-    """An active fiber gets a valid new config; a listener that does not call next took it over."""
+    """An active fiber gets a valid new config; a listener that does not call next took it over.
+
+    Calling next restarts the fiber, which cancels what the listener has not done by then.
+    """
 
     name: ClassVar[str] = "internal/update"
     fiber: Fiber
