@@ -10,7 +10,14 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from dsh_cordis import ConfigError, Context, Next, bind_scope_parent, create_scope
+from dsh_cordis import (
+    ConfigError,
+    Context,
+    Next,
+    ScopedTable,
+    bind_scope_parent,
+    create_scope,
+)
 from dsh_llm import RuntimeContextSource, SnapshotSection, ToolSchema, message_text
 from dsh_system_prompt import (
     AssemblyContext,
@@ -48,11 +55,11 @@ class Bench:
 
     def __init__(self, ctx: Context, owner: Needs) -> None:
         self.ctx = ctx
-        self._owner = owner
+        self.owner = owner
         self.prompt: SystemPrompt = owner.system_prompt
 
     def scope(self, key: object, parent: object | None = None) -> SystemPrompt:
-        view: SystemPrompt = create_scope(self._owner, key, parent).ctx.system_prompt
+        view: SystemPrompt = create_scope(self.owner, key, parent).ctx.system_prompt
         return view
 
     async def text(self, scope: object | None = None) -> str:
@@ -265,29 +272,29 @@ async def test_T107_a_scope_that_moves_sees_what_stands_above_it_then() -> None:
 
 
 async def test_what_is_kept_for_a_scope_goes_with_it() -> None:
-    made: list[object] = []
+    async with bench() as b:
+        made: list[object] = []
+        table = ScopedTable[str](duplicate=RuntimeError)
 
-    def make(scope: object | None) -> str:
-        made.append(scope)
-        return f"value {len(made)}"
+        def make(scope: object | None) -> int:
+            made.append(1)
+            return len(made)
 
-    cache = ScopeCache(make)
-    key = Key()
-    assert [cache.get(key), cache.get(key), cache.get(None), cache.get(None)] == [
-        "value 1",
-        "value 1",
-        "value 2",
-        "value 2",
-    ]
-    assert [cache.get(7), cache.get(7)] == ["value 3", "value 4"]  # no weak reference to numbers
-    cache.clear()
-    assert cache.get(key) == "value 5"
-    gone = weakref.ref(key)
-    made.clear()
-    del key
-    gc.collect()
-    assert gone() is None
-    assert cache.get(None) == "value 1"
+        cache = ScopeCache(make, [table])
+        key, plain = Key(), Key()
+        scope = create_scope(b.owner, key)
+        odd = create_scope(b.owner, 7)
+        assert [cache.get(key), cache.get(plain), cache.get(7), cache.get(None)] == [1, 1, 1, 1]
+        for each in (scope, odd):
+            table.set(each.ctx, "x", "its own")
+        cache.clear()
+        assert [cache.get(key), cache.get(key), cache.get(plain), cache.get(None)] == [2, 2, 3, 3]
+        assert [cache.get(7), cache.get(7)] == [4, 5]  # no weak reference to numbers
+        gone = weakref.ref(key)
+        await scope.dispose()
+        del key, scope, each
+        gc.collect()
+        assert gone() is None
 
 
 async def test_T111_all_tool_providers_contribute() -> None:

@@ -1,7 +1,8 @@
 """What is registered for one viewer, in the order of its use, and the last assembly made of it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -19,6 +20,9 @@ from .types import (
     ToolsContribution,
     ToolsProvider,
 )
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -41,23 +45,50 @@ class ContextEntry(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """An assembly, and all that it was made of."""
+    """An assembly."""
 
     texts: list[str]
-    facts: list[str]
-    contributions: list[ToolsContribution]
-    variables: Mapping[str, str | None]
+    """Of all sections."""
     assembly: PromptAssembly
     """Before listeners: with all sections."""
     final: PromptAssembly
     """What it is if no listener takes part."""
 
 
-class Plan:
-    """Sections, contexts and tools of one viewer.
+class _Last(Generic[K, V]):
+    """What was made last, and of what; the same again is not made again."""
 
-    Their providers run for every assembly; if they say what they said the last time, the last
-    assembly is given again.
+    __slots__ = ("_key", "_make", "_value")
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        self._make = make
+        self._key: K | None = None
+        self._value: V
+
+    def of(self, key: K) -> V:
+        if self._key != key:
+            self._value = self._make(key)
+            self._key = key
+        return self._value
+
+
+_Offer = tuple[tuple[ToolSchema, ...], Mapping[str, str]]
+"""Tools in their order, and the plugin that registered each."""
+
+_Parts = tuple[
+    list[str],
+    tuple[PromptSection, ...],
+    tuple[PromptContext, ...],
+    _Offer,
+    Mapping[str, str | None],
+]
+
+
+class Plan:
+    """Sections, contexts and tools of a viewer, or of all viewers that have none of their own.
+
+    Their providers run for every assembly. Parts of which they say what they said the last time are
+    the same objects again, and so is the whole if all of them do.
     """
 
     def __init__(
@@ -88,34 +119,47 @@ class Plan:
         self._tool_order = tool_order
         self._complete = _the_complete(self._sections)
         self._owners = MappingProxyType({each.name: each.owner for each in self._sections})
-        self._last: Made | None = None
+        self._shown = _Last(self._show)
+        self._stated = _Last(self._state)
+        self._offered = _Last(self._offer)
+        self._made = _Last(self._make)
 
     def make(self, context: AssemblyContext, variables: Mapping[str, str | None]) -> Made:
         """Ask all providers."""
         texts = [text_of(each.provider, context) for each in self._sections]
         contributions = [provider(context) for provider in self._tools]
         facts = [text_of(each.provider, context) for each in self._contexts]
-        last = self._last
-        if (
-            last is None
-            or last.texts != texts
-            or last.facts != facts
-            or last.variables != variables
-            or not _same(last.contributions, contributions)
-        ):
-            assembly = PromptAssembly(
-                sections=tuple(map(_section, self._sections, texts)),
-                contexts=tuple(map(_context, self._contexts, facts)),
-                tools=self._ordered(contributions),
-                variables=MappingProxyType(variables),
-                section_owners=self._owners,
-                tool_owners=MappingProxyType(
-                    {name: owner for each in contributions for name, owner in each.owners.items()}
-                ),
-            )
-            final = self.completed(assembly, texts)
-            last = self._last = Made(texts, facts, contributions, variables, assembly, final)
-        return last
+        sections, contexts = self._shown.of(texts), self._stated.of(facts)
+        return self._made.of(
+            (texts, sections, contexts, self._offered.of(contributions), variables)
+        )
+
+    def _show(self, texts: list[str]) -> tuple[PromptSection, ...]:
+        return tuple(map(_section, self._sections, texts))
+
+    def _state(self, facts: list[str]) -> tuple[PromptContext, ...]:
+        return tuple(map(_context, self._contexts, facts))
+
+    def _offer(self, contributions: list[ToolsContribution]) -> _Offer:
+        schemas = [schema for each in contributions for schema in each.schemas]
+        owners = {name: owner for each in contributions for name, owner in each.owners.items()}
+        known: set[str] = set()
+        for each in contributions:
+            names = each.known_names
+            known.update([schema.name for schema in each.schemas] if names is None else names)
+        return order_tools(schemas, self._tool_order, known), MappingProxyType(owners)
+
+    def _make(self, parts: _Parts) -> Made:
+        texts, sections, contexts, (tools, owners), variables = parts
+        assembly = PromptAssembly(
+            sections=sections,
+            contexts=contexts,
+            tools=tools,
+            variables=MappingProxyType(variables),
+            section_owners=self._owners,
+            tool_owners=owners,
+        )
+        return Made(texts, assembly, self.completed(assembly, texts))
 
     def completed(self, assembly: PromptAssembly, texts: Sequence[str]) -> PromptAssembly:
         """`assembly` with the one section that is the whole prompt, if there is one."""
@@ -124,22 +168,10 @@ class Plan:
         sole = _section(self._complete, texts[self._sections.index(self._complete)])
         return msgspec.structs.replace(assembly, sections=(sole,))
 
-    def _ordered(self, contributions: Sequence[ToolsContribution]) -> tuple[ToolSchema, ...]:
-        schemas = [schema for each in contributions for schema in each.schemas]
-        known: set[str] = set()
-        for each in contributions:
-            names = each.known_names
-            known.update([schema.name for schema in each.schemas] if names is None else names)
-        return order_tools(schemas, self._tool_order, known)
-
 
 def text_of(provider: TextProvider, context: AssemblyContext) -> str:
     """What a provider says; nothing counts as empty."""
     return (provider if isinstance(provider, str) else provider(context)) or ""
-
-
-def _same(one: Sequence[object], other: Sequence[object]) -> bool:
-    return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
 def _the_complete(sections: Iterable[Section]) -> Section | None:

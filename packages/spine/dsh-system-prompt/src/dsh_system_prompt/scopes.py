@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from dsh_cordis import Layer, scope_chain_of
+from dsh_cordis import Layer, ScopedTable, scope_chain_of
 
 V = TypeVar("V")
 
@@ -27,35 +27,57 @@ class _Kept(Generic[V]):
 
 
 class ScopeCache(Generic[V]):
-    """One value per viewer, made when it is asked for.
+    """One value per viewer, made of tables when it is asked for.
 
-    It is made anew after `clear`, which is for whoever owns the tables it is made of, and when the
-    scope stands below another one. It goes with its scope.
+    Viewers for whom the tables hold nothing of their own share the value for everyone. A value is
+    made anew after `clear`, which is for the owner of the tables, and when its scope stands below
+    another one. It goes with its scope.
     """
 
-    def __init__(self, make: Callable[[object | None], V]) -> None:
-        """Take what makes a value for a scope key, or for `None`: for everyone."""
+    def __init__(
+        self, make: Callable[[object | None], V], tables: Sequence[ScopedTable[Any]]
+    ) -> None:
+        """Take what makes a value for a scope key or for `None`, and all that it reads."""
         self._make = make
+        self._tables = tables  # of entries of any type
+        self._for_everyone: _Kept[V] | None = None
         # Keys are told apart by identity, and need not be hashable.
         self._kept: dict[int, _Kept[V]] = {}
 
     def clear(self) -> None:
         """Something changed of which values are made."""
+        self._for_everyone = None
         self._kept.clear()
 
     def get(self, scope: object | None) -> V:
         """The value for a viewer."""
-        chain = scope_chain_of(scope)
+        if scope is not None:
+            chain = scope_chain_of(scope)
+            if self._is_layered(chain):
+                return self._get_scoped(scope, chain)
+        kept = self._for_everyone
+        if kept is None:
+            kept = self._for_everyone = _Kept((), self._make(None))
+        return kept.value
+
+    def _is_layered(self, chain: list[object]) -> bool:
+        for key in chain:
+            for table in self._tables:
+                if table.peek(key) is not None:
+                    return True
+        return False
+
+    def _get_scoped(self, scope: object, chain: list[object]) -> V:
         kept = self._kept.get(id(scope))
         if kept is not None and kept.holds_for(chain):
             return kept.value
         value = self._make(scope)
         try:
-            above = tuple(ref(key) for key in chain[1:])
-            own = () if scope is None else (ref(scope, partial(self._forget, id(scope))),)
+            own = ref(scope, partial(self._forget, id(scope)))
+            above = [ref(key) for key in chain[1:]]
         except TypeError:
             return value  # a key that cannot be referred to weakly: nobody would tell of its end
-        self._kept[id(scope)] = _Kept((*own, *above), value)
+        self._kept[id(scope)] = _Kept((own, *above), value)
         return value
 
     def _forget(self, ident: int, gone: ref[object]) -> None:

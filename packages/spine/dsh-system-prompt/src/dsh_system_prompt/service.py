@@ -60,8 +60,9 @@ class SystemPrompt(Service):
         self._variables = ScopedTable[TextProvider](duplicate=_duplicate, on_change=changed)
         self._tools = ScopedTable[ToolsProvider](duplicate=_duplicate, on_change=changed)
         self._suppressions = ScopedTable[None](duplicate=_duplicate, on_change=changed)
-        self._plans = ScopeCache(self._plan)
-        self._variable_layers = ScopeCache(self._variables.chain_layers)
+        tables = (self._sections, self._contexts, self._tools, self._suppressions)
+        self._plans = ScopeCache(self._plan, tables)
+        self._variable_layers = ScopeCache(self._variables.chain_layers, (self._variables,))
         if self._config.include_harness_identity:
             name = "harness:identity"
             self.section(name, section_order(name), texts.IDENTITY, interpolate=False)

@@ -72,7 +72,8 @@ class ToolViews:
         self._tools = ScopedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
         self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
         self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
-        self._cache = ScopeCache(self._view)
+        tables = (self._tools, self._restrictions, self._guards)
+        self._cache = ScopeCache(self._view, tables)
         self.current: Final = self._cache.get
         """All that concerns the calls of a viewer; every call of a tool asks."""
         self._owners: WeakKeyDictionary[ToolDefinition, str] = WeakKeyDictionary()
