@@ -106,7 +106,7 @@ def _converse(connection: socket.socket) -> None:
 
 
 def _serve() -> None:
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
     sys.stdout.write(f"{listener.getsockname()[1]}\n")
     sys.stdout.flush()
     while True:

@@ -1,5 +1,6 @@
 """Each transport behaves alike (L92-L94, L111, L118, L160)."""
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
@@ -8,14 +9,17 @@ import anyio
 import pytest
 from anyio.lowlevel import checkpoint
 
+from dsh_cordis import Context
 from dsh_llm import (
     AbortController,
     AbortSignal,
     GenerateOptions,
     LlmError,
+    LlmService,
     TextDelta,
     create_user_message,
 )
+from dsh_llm_http import Attempt
 from dsh_llm_http.transport import HttpxEngine
 from dsh_llm_openai import OpenAiAdapter
 from dsh_llm_scripted import (
@@ -142,3 +146,35 @@ async def test_L92_many_streams_at_once_need_no_pool(engine: HttpxEngine) -> Non
         while len(server.requests) < count:
             await checkpoint()
         tasks.cancel_scope.cancel()
+
+
+async def test_L160_half_of_many_streams_can_be_cancelled_and_nothing_is_left(
+    engine: HttpxEngine,
+) -> None:
+    count = 60
+    answers: list[str] = []
+
+    async def ask(llm: LlmService) -> None:
+        options = GenerateOptions(provider="x", model="m", messages=[create_user_message("hi")])
+        async with aclosing(llm.stream(options)) as stream:
+            texts = [chunk.text async for chunk in stream if isinstance(chunk, TextDelta)]
+        answers.append("".join(texts))
+
+    held = stall([opening(), *text_events("never ends")])
+    script = [held, text_reply("a whole answer")] * count
+    async with served(engine, *script) as (server, adapter), Context() as ctx:
+        ctx.plugin(LlmService)
+        await ctx.settled()
+        ctx.llm.register_adapter(adapter.providers, adapter)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2 * count):
+                tasks.start_soon(ask, ctx.llm)
+            while len(answers) < count:
+                await checkpoint()
+            tasks.cancel_scope.cancel()
+        assert answers == ["a whole answer"] * count
+        ends = [await request.ended() for request in server.requests]
+        assert ends == ["client_closed", "completed"] * count
+        await adapter.aclose()
+        gc.collect()
+        assert [each for each in gc.get_objects() if isinstance(each, Attempt)] == []

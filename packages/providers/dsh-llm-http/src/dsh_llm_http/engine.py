@@ -112,7 +112,8 @@ class Guard:
 
     def __init__(self, signal: AbortSignal | None) -> None:
         self._scope: anyio.CancelScope | None = None
-        self._left = anyio.Event()
+        self._left: anyio.Event | None = None
+        """Set when the wait of another task was left, for who stops it."""
         self._interrupted = False
         self._detach: Callable[[], None] | None = None
         if signal is not None:
@@ -134,7 +135,8 @@ class Guard:
                 return await wait()
         finally:
             self._scope = None
-            self._left.set()
+            if self._left is not None:
+                self._left.set()
         raise aborted()
 
     async def stop(self) -> None:

@@ -1,15 +1,19 @@
-"""The default transport for httpx: httpcore's pool over sockets that join small HTTP chunks."""
+"""The default transport for httpx: httpcore over sockets that join small HTTP chunks."""
 
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Mapping
+from contextlib import suppress
 
 import httpcore
 import httpx
 from typing_extensions import override
 
 from .joining import ChunkJoiner
+from .pool import Connection, ConnectionPool
 
 _SocketOption = httpcore.SOCKET_OPTION
+_COPIED_BYTES = 64 * 1024
+"""A larger body is sent by itself: copying it would cost more than sending twice."""
 
 
 class JoiningTransport(httpx.AsyncBaseTransport):
@@ -19,32 +23,35 @@ class JoiningTransport(httpx.AsyncBaseTransport):
     """
 
     def __init__(self) -> None:
-        self._pool = httpcore.AsyncConnectionPool(
-            ssl_context=httpx.create_ssl_context(),
-            max_connections=None,
-            max_keepalive_connections=20,
-            network_backend=JoiningBackend(httpcore.AnyIOBackend()),
-        )
+        backend = JoiningBackend(httpcore.AnyIOBackend())
+        context = httpx.create_ssl_context()
+        context.set_alpn_protocols(["http/1.1"])
+        self._pool = ConnectionPool(backend, context)
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """See `httpx.AsyncBaseTransport`."""
         url = request.url
-        response = await self._pool.handle_async_request(
-            httpcore.Request(
-                method=request.method,
-                url=httpcore.URL(
-                    scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
-                ),
-                headers=request.headers.raw,
-                content=request.stream,
-                extensions=request.extensions,
-            )
+        sent = httpcore.Request(
+            method=request.method,
+            url=httpcore.URL(
+                scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path
+            ),
+            headers=request.headers.raw,
+            content=request.stream,
+            extensions=request.extensions,
         )
+        timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
+        connection = await self._pool.take(sent.url.origin, timeouts.get("connect"))
+        try:
+            response = await connection.handle_async_request(sent)
+        except BaseException:
+            await self._pool.give_back(connection)
+            raise
         return httpx.Response(
             status_code=response.status,
             headers=response.headers,
-            stream=_Body(response),
+            stream=_Body(response, self._pool, connection),
             extensions=response.extensions,
         )
 
@@ -55,10 +62,14 @@ class JoiningTransport(httpx.AsyncBaseTransport):
 
 
 class _Body(httpx.AsyncByteStream):
-    def __init__(self, response: httpcore.Response) -> None:
-        assert isinstance(response.stream, AsyncIterable)  # the pool is an asynchronous one
+    def __init__(
+        self, response: httpcore.Response, pool: ConnectionPool, connection: Connection
+    ) -> None:
+        assert isinstance(response.stream, AsyncIterable)  # of a connection that is asynchronous
         self._response = response
         self._stream = response.stream
+        self._pool = pool
+        self._connection = connection
 
     @override
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -67,7 +78,10 @@ class _Body(httpx.AsyncByteStream):
 
     @override
     async def aclose(self) -> None:
-        await self._response.aclose()
+        try:
+            await self._response.aclose()
+        finally:
+            await self._pool.give_back(self._connection)
 
 
 class JoiningBackend(httpcore.AsyncNetworkBackend):
@@ -106,15 +120,20 @@ class JoiningBackend(httpcore.AsyncNetworkBackend):
 
 
 class JoinedStream(httpcore.AsyncNetworkStream):
-    """One connection."""
+    """One connection: the head of a request leaves with its body, when the answer is waited for."""
 
     def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
         self._inner = inner
         self._joiner = ChunkJoiner()
+        self._unsent = b""
 
     @override
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """See `httpcore.AsyncNetworkStream`."""
+        if self._unsent:
+            # A server may answer and close before it has read everything: what it says counts.
+            with suppress(httpcore.WriteError):
+                await self._send(timeout)
         while True:
             data = await self._inner.read(max_bytes, timeout)
             passed = self._joiner.feed(data) if data else self._joiner.finish()
@@ -125,7 +144,13 @@ class JoinedStream(httpcore.AsyncNetworkStream):
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """See `httpcore.AsyncNetworkStream`."""
         self._joiner.begin()
-        await self._inner.write(buffer, timeout)
+        if self._unsent and len(buffer) > _COPIED_BYTES:
+            await self._send(timeout)
+        self._unsent += buffer
+
+    async def _send(self, timeout_s: float | None) -> None:
+        unsent, self._unsent = self._unsent, b""
+        await self._inner.write(unsent, timeout_s)
 
     @override
     async def aclose(self) -> None:
