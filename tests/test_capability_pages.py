@@ -1,16 +1,21 @@
 """What the pages about capabilities promise: tests that exist, and what a model really gets."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import dsh_approval
 import dsh_fs
+import dsh_fs.search_tool
 import dsh_shell
+import dsh_shell.bash_tool
 import dsh_todo
 from dsh_brand import encode
-from dsh_cordis import Context
+from dsh_cordis import ConfigError, Context
 from dsh_llm import LlmService, TextBlock, estimate_block
 from dsh_session import SessionStore
 from dsh_session_projection import SessionProjectionRegistry
@@ -99,3 +104,22 @@ async def texts_for_the_model(root: Path) -> dict[str, str]:
         prompt = await tools.ctx.system_prompt.assemble(None)
         given = {each.name: each.text for each in (*prompt.sections, *prompt.contexts)}
         return given | {each.name: encode(each).decode() for each in tools.tools.schemas()}
+
+
+@pytest.mark.parametrize("name", ["dsh_fs", "dsh_shell", "dsh_todo", "dsh_approval"])
+def test_importing_a_capability_loads_no_pydantic(name: str) -> None:
+    code = f"import sys, {name}; print('pydantic' in sys.modules, {name}.Config.__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "Config"]
+
+
+@pytest.mark.parametrize("part", [dsh_fs.search_tool, dsh_shell.bash_tool])
+async def test_a_part_that_is_mounted_alone_checks_its_configuration(part: ModuleType) -> None:
+    async with tool_bench() as tools:
+        await tools.ctx.plugin(dsh_fs.FsService)
+        await tools.ctx.plugin(dsh_shell.SubprocessRuntime)
+        async with tools.ctx.plugin(part, {}):
+            await tools.ctx.settled()
+            assert tools.tools.names() != []
+        with pytest.raises(ConfigError):
+            await tools.ctx.plugin(part, {"no": "such field"})

@@ -4,9 +4,10 @@ The package is a plugin: `ctx.plugin(dsh_fs, {"root": ".", "confine": True})`. I
 too: `FsService` (`ctx.fs`), `policy`, `tools` and `search_tool`.
 """
 
+from typing import TYPE_CHECKING
+
 from ._plugin import apply
 from ._writing import Edit
-from .config import Config
 from .errors import FsError, SearchError
 from .events import FsEditIntent, FsObserved, FsWriteIntent
 from .service import FsService
@@ -25,7 +26,19 @@ from .types import (
     WriteExpectation,
 )
 
+if TYPE_CHECKING:  # pydantic is loaded when somebody mounts or configures the plugin, not before
+    from .config import Config as Config
+
 name = "fs"
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute == "Config":
+        from .config import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
 
 __all__ = [
     "Change",

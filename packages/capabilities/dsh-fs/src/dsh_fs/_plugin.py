@@ -3,11 +3,11 @@
 from dsh_cordis import Context
 
 from . import image_tool, policy, search_tool, tools
-from .config import Config
+from ._settings import Settings
 from .service import FsService
 
 
-async def apply(ctx: Context, config: Config) -> None:
+async def apply(ctx: Context, config: Settings) -> None:
     """Mount the file service, the observation policy and the tools.
 
     The tools wait for the registry and the prompt service; without those, `ctx.fs` works alone.

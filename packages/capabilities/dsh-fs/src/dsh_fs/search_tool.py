@@ -35,8 +35,8 @@ from ._search_values import (
     render_glob,
     render_grep,
 )
+from ._settings import SearchSettings
 from ._spilling import SavesText, spill_over_cap
-from .config import Config
 from .errors import FsError, SearchError
 from .service import FsService
 from .tools import resolve
@@ -57,7 +57,7 @@ class Needs(Context):
     spill_store: SavesText | None = None
 
 
-def search_tools(ctx: Needs, config: Config) -> None:
+def search_tools(ctx: Needs, config: SearchSettings) -> None:
     """Register the tools and their prompt sections; without ripgrep there are none."""
     if ripgrep_program() is None:
         ctx.log.warning("fs.search_unavailable", missing=DISTRIBUTION)
@@ -75,6 +75,14 @@ def search_tools(ctx: Needs, config: Config) -> None:
 
 
 apply = search_tools
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute == "Config":  # of this module as a plugin; see `_settings`
+        from .config import Config
+
+        return Config
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
 
 
 def glob_tool(ctx: Needs, *, sample: bool) -> ToolDefinition:

@@ -13,9 +13,9 @@ from . import _reading, _writing
 from ._locks import KeyLocks
 from ._opening import folder_of, look_up, open_listing
 from ._paths import Fence, check_parents, check_policy, fresh_key, resolve_target
+from ._settings import FsSettings
 from ._worker import check_abort, work
 from ._writing import Edit
-from .config import Config
 from .errors import FsError, os_failure
 from .types import (
     Change,
@@ -45,11 +45,11 @@ class FsService(Service):
 
     key: ClassVar[str] = "fs"
 
-    def __init__(self, ctx: Context, config: Config | None = None) -> None:
+    def __init__(self, ctx: Context, config: FsSettings | None = None) -> None:
         super().__init__(ctx)
-        config = config or Config()
-        self._root = str((config.root or Path.cwd()).absolute())
-        self._fence = Fence(self._root) if config.confine else None
+        root = None if config is None else config.root
+        self._root = str((root or Path.cwd()).absolute())
+        self._fence = Fence(self._root) if config is not None and config.confine else None
         self._locks = KeyLocks()
 
     @property

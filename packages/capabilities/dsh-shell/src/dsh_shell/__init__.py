@@ -6,9 +6,10 @@ parts mount alone too: `SubprocessRuntime` (`ctx.subprocess`), `JobRegistry` (`c
 `spill_policy`.
 """
 
+from typing import TYPE_CHECKING
+
 from ._plugin import apply
 from .collector import Collector, Piece
-from .config import BashConfig, Config, SandboxConfig
 from .env import child_environment
 from .errors import JobError, SandboxError, SpillError, SubprocessError
 from .jobs import Job, JobBody, JobEnd, JobRegistry, JobRun, JobState
@@ -27,7 +28,21 @@ from .sandbox import (
 from .spill import SavedText, SpillStore
 from .types import Collect, ExitStatus, Finished, Input, Output, SpawnSpec, Spill
 
+if TYPE_CHECKING:  # pydantic is loaded when somebody mounts or configures the plugin, not before
+    from .config import BashConfig as BashConfig
+    from .config import Config as Config
+    from .config import SandboxConfig as SandboxConfig
+
 name = "shell"
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute in {"BashConfig", "Config", "SandboxConfig"}:
+        from . import config
+
+        return getattr(config, attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
 
 __all__ = [
     "BashConfig",

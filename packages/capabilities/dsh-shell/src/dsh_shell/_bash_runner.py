@@ -21,8 +21,8 @@ from ._bash_values import (
     streams_text,
 )
 from ._files import default_spill_root, session_folder
+from ._settings import BashSettings
 from .collector import Collector
-from .config import BashConfig
 from .errors import SandboxError
 from .jobs import JobEnd, JobRegistry, JobRun
 from .process import ChildProcess
@@ -82,7 +82,7 @@ class _Confined:
 class BashRunner:
     """Turns calls into processes."""
 
-    def __init__(self, ctx: Services, config: BashConfig) -> None:
+    def __init__(self, ctx: Services, config: BashSettings) -> None:
         self._ctx = ctx
         self._config = config
 

@@ -5,13 +5,13 @@ import os
 from dsh_cordis import Context
 
 from . import bash_tool, job_tools, sandbox, spill_policy
-from .config import BashConfig, Config
+from ._settings import BashSettings, Settings
 from .jobs import JobRegistry
 from .runtime import SubprocessRuntime
 from .spill import SpillStore
 
 
-async def apply(ctx: Context, config: Config) -> None:
+async def apply(ctx: Context, config: Settings) -> None:
     """Mount the runtime and what stands on it.
 
     The tools wait for the registry and the prompt service; without those, `ctx.subprocess`,
@@ -33,7 +33,7 @@ async def apply(ctx: Context, config: Config) -> None:
         await ctx.plugin(spill_policy.spill_policy, config.max_inline_tokens)
 
 
-def _bash_config(config: Config) -> BashConfig:
+def _bash_config(config: Settings) -> BashSettings:
     # Without the sandbox that was asked for, a command must not run at all.
     required = config.bash.require_sandbox or config.sandbox is not None
     return config.bash.model_copy(update={"require_sandbox": required})

@@ -20,7 +20,7 @@ from dsh_tools.presentation import TerminalCall
 from . import texts
 from ._bash_runner import BashRunner, Request, Services
 from ._bash_values import BashValue, present_bash, render_bash
-from .config import BashConfig
+from ._settings import BashSettings
 from .runtime import SubprocessRuntime
 
 _ESCALATION: Final = ("sandbox_permissions", "justification")
@@ -34,7 +34,7 @@ class Needs(Services):
     system_prompt: SystemPrompt
 
 
-def bash_tool(ctx: Needs, config: BashConfig) -> None:
+def bash_tool(ctx: Needs, config: BashSettings) -> None:
     """Register the tool and its prompt section."""
     offer_by_service(
         ctx, ctx.tools, "sandbox", lambda sandboxed: bash_definition(ctx, config, sandboxed)
@@ -49,7 +49,15 @@ def bash_tool(ctx: Needs, config: BashConfig) -> None:
 apply = bash_tool
 
 
-def bash_definition(ctx: Needs, config: BashConfig, sandboxed: bool) -> ToolDefinition:
+def __getattr__(attribute: str) -> object:
+    if attribute == "Config":  # of this module as a plugin; see `_settings`
+        from .config import BashConfig
+
+        return BashConfig
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")
+
+
+def bash_definition(ctx: Needs, config: BashSettings, sandboxed: bool) -> ToolDefinition:
     """The definition of `bash`. Parameters for what is not there are not shown."""
     definition = _full_definition(BashRunner(ctx, config), config)
     hidden: list[str] = []
@@ -66,7 +74,7 @@ def _without(schema: Mapping[str, JsonValue], hidden: list[str]) -> dict[str, Js
     return {**schema, "properties": {k: v for k, v in properties.items() if k not in hidden}}
 
 
-def _full_definition(runner: BashRunner, config: BashConfig) -> ToolDefinition:
+def _full_definition(runner: BashRunner, config: BashSettings) -> ToolDefinition:
     limits = texts.BASH_TIMEOUT.format(
         default=config.default_timeout_ms, maximum=config.max_timeout_ms
     )

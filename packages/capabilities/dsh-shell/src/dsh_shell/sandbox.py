@@ -18,8 +18,8 @@ from dsh_system_prompt import AssemblyContext, SystemPrompt, context_order
 
 from . import texts
 from ._confining import writable_folders
+from ._settings import SandboxSettings
 from .bubblewrap import Bubblewrap
-from .config import SandboxConfig
 from .errors import SandboxError
 from .landlock import Landlock
 from .types import Finished
@@ -132,9 +132,13 @@ class Sandbox(Service):
 
     key: ClassVar[str] = "sandbox"
 
-    def __init__(self, ctx: Context, config: SandboxConfig | None = None) -> None:
+    def __init__(self, ctx: Context, config: SandboxSettings | None = None) -> None:
         super().__init__(ctx)
-        self._config = config or SandboxConfig()
+        if config is None:
+            from .config import SandboxConfig  # see `_settings`
+
+            config = SandboxConfig()
+        self._config = config
         self._mechanisms: list[Mechanism] = [Bubblewrap(), Landlock()]
 
     def mode_of(self, session: Session | None) -> SandboxMode:
