@@ -1,9 +1,6 @@
 """Disks that refuse: a batch is stored whole or not at all, and the error says where."""
 
 import errno
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,21 +8,10 @@ import pytest
 from dsh_session import SessionId
 from dsh_session_jsonl import Compression, JsonlStore, durable_files
 from dsh_session_persistence import SessionStorageError
-from dsh_session_persistence.testing import sample_events, sample_header
+from dsh_session_persistence.testing import files_limited_to, sample_events, sample_header
 
 ID = SessionId("sample")
 BOTH = pytest.mark.parametrize("compression", ["none", "zstd"])
-
-
-@contextmanager
-def files_limited_to(size: int) -> Iterator[None]:
-    """Let the system refuse what would make a file larger: a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 @BOTH

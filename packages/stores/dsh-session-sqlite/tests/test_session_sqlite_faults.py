@@ -1,30 +1,17 @@
 """Disks that refuse: a batch is stored whole or not at all, and the error says where."""
 
-import resource
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dsh_session import SessionId
 from dsh_session_persistence import SessionStorageError
-from dsh_session_persistence.testing import sample_events, sample_header
+from dsh_session_persistence.testing import files_limited_to, sample_events, sample_header
 from dsh_session_sqlite import SqliteStore
 
 ID = SessionId("sample")
-
-
-@contextmanager
-def files_limited_to(size: int) -> Iterator[None]:
-    """Let the system refuse what would make a file larger: a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_S143_S148_a_batch_that_does_not_fit_is_refused_whole_and_may_be_retried(

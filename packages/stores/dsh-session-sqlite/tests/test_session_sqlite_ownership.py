@@ -5,12 +5,11 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import dsh_session_sqlite
 from dsh_session import SessionId
 from dsh_session_persistence import (
     SessionAlreadyExistsError,
@@ -19,32 +18,16 @@ from dsh_session_persistence import (
     SessionPersistenceNotFoundError,
     SessionStorageError,
 )
-from dsh_session_persistence.testing import sample_events, sample_header
+from dsh_session_persistence.testing import sample_events, sample_header, writer_process
 from dsh_session_sqlite import SqliteStore
 
 ID = SessionId("sample")
-
-WRITER = """
-import sys
-from pathlib import Path
-from dsh_session_sqlite import SqliteStore
-from dsh_session_persistence.testing import sample_events, sample_header
-
-path, ready, count = Path(sys.argv[1]), *map(int, sys.argv[2:])
-log = SqliteStore(path).create(sample_header(), 0)
-for seq in range(count):
-    log.append(sample_events(1, start=seq))
-    if seq + 1 == ready:
-        sys.stdout.write("ready\\n")
-        sys.stdout.flush()
-sys.stdin.read()
-"""
 
 KILLED_BEFORE_COMMIT = """
 import os, signal, sqlite3, sys
 from pathlib import Path
 from dsh_session_sqlite import SqliteStore
-from dsh_session_persistence.testing import sample_events, sample_header
+from dsh_session_persistence.testing import sample_events, sample_header, writer_process
 
 class Deadly(sqlite3.Connection):
     batches = 0
@@ -63,22 +46,6 @@ for batch in range(5):
 """
 
 
-@contextmanager
-def writer_process(
-    path: Path, *, ready: int = 1, count: int = 1
-) -> Iterator[subprocess.Popen[str]]:
-    """Another process that owns the session, and ends when its input does."""
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path), str(ready), str(count)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        yield process
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "sessions.db"
@@ -88,36 +55,12 @@ def stored(path: Path) -> list[object]:
     return list(SqliteStore(path).open(ID, "read").read())
 
 
-def test_S148_a_second_process_is_refused_until_the_first_ends(path: Path) -> None:
-    store = SqliteStore(path)
-    with writer_process(path):
-        with pytest.raises(SessionAlreadyOwnedError, match=r"\.lock"):
-            store.open(ID, "write")
-        assert stored(path) == sample_events(1)
-    log = store.open(ID, "write")
-    log.append(sample_events(1, start=1))
-    log.close()
-    assert stored(path) == sample_events(2)
-
-
 def test_S148_two_processes_write_two_sessions_side_by_side(path: Path) -> None:
-    with writer_process(path):
+    with writer_process((dsh_session_sqlite, {"path": str(path)})):
         log = SqliteStore(path).create(sample_header("other"), 0)
         log.append(sample_events(3))
         log.close()
     assert [row.header.id for row in SqliteStore(path).list().sessions] == ["sample", "other"]
-
-
-def test_S125_S148_a_killed_writer_leaves_every_batch_it_stored(path: Path) -> None:
-    with writer_process(path, ready=20, count=1_000_000) as process:
-        process.send_signal(signal.SIGKILL)
-    log = SqliteStore(path).open(ID, "write")
-    count = len(log.read())
-    assert count >= 20
-    assert list(log.read()) == sample_events(count)
-    log.append(sample_events(2, start=count))
-    log.close()
-    assert stored(path) == sample_events(count + 2)
 
 
 @pytest.mark.parametrize("size", [3, pytest.param(20_000, id="larger than the page cache")])

@@ -2,14 +2,16 @@
 
 # ruff: noqa: D102, N802  # the names of the tests are sentences, led by the rule they cite
 
+import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
+from subprocess import Popen
 
 import anyio
 import pytest
 from anyio.abc import TaskGroup
 
-from dsh_cordis import Context, Plugin
+from dsh_cordis import Context
 from dsh_session import SessionEvent, SessionEventData, SessionId, SessionStore, TodoWrite
 from dsh_session_persistence.errors import (
     SessionAlreadyExistsError,
@@ -26,11 +28,9 @@ from dsh_session_persistence.testing.samples import (
     sample_events,
     sample_header,
 )
+from dsh_session_persistence.testing.writer import StorePlugin, writer_process
 
 _WAIT_S = 5
-
-StorePlugin = tuple[Plugin, object]
-"""A store plugin and its config; mounted twice, both instances see the same sessions."""
 
 
 @asynccontextmanager
@@ -240,6 +240,37 @@ class PersistenceConformance:
             async with await _store(ctx).open(SessionId("sample"), "read") as reader:
                 assert list(await reader.read()) == sample_events(2)
 
+    async def test_S123_another_process_excludes_writers_until_it_ends(
+        self, store_plugin: StorePlugin
+    ) -> None:
+        with _another_process(store_plugin):
+            async with mounted(store_plugin) as ctx:
+                store = _store(ctx)
+                with pytest.raises(SessionAlreadyOwnedError):
+                    await store.open(SessionId("sample"), "write")
+                async with await store.open(SessionId("sample"), "read") as reader:
+                    assert list(await reader.read()) == sample_events(1)
+        async with (
+            mounted(store_plugin) as ctx,
+            await _store(ctx).open(SessionId("sample"), "write") as writer,
+        ):
+            await writer.append(sample_events(1, start=1))
+            assert list(await writer.read()) == sample_events(2)
+
+    async def test_S125_S142_a_killed_writer_leaves_what_it_stored_and_no_claim(
+        self, store_plugin: StorePlugin
+    ) -> None:
+        with _another_process(store_plugin, ready=20, count=1_000_000) as process:
+            process.kill()
+        async with mounted(store_plugin) as ctx:
+            store = _store(ctx)
+            async with await store.open(SessionId("sample"), "write") as writer:
+                count = len(await writer.read())
+                assert count >= 20
+                await writer.append(sample_events(2, start=count))
+            async with await store.open(SessionId("sample"), "read") as reader:
+                assert list(await reader.read()) == sample_events(count + 2)
+
     async def test_S113_operations_run_in_call_order(self, store_plugin: StorePlugin) -> None:
         async with (
             mounted(store_plugin) as ctx,
@@ -275,6 +306,16 @@ class PersistenceConformance:
             await _store(ctx).open(SessionId("sample"), "read") as reader,
         ):
             assert list(await reader.read()) == logged
+
+
+def _another_process(
+    store_plugin: StorePlugin, *, ready: int = 1, count: int = 1
+) -> AbstractContextManager[Popen[str]]:
+    try:
+        json.dumps(store_plugin[1])
+    except TypeError:
+        pytest.skip("the sessions of this store live in one process: its config is no JSON")
+    return writer_process(store_plugin, ready=ready, count=count)
 
 
 def _store(ctx: Context) -> SessionPersistence:
