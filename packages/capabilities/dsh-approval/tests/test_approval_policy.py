@@ -379,6 +379,10 @@ async def test_C111_nothing_of_it_enters_the_history_of_the_model() -> None:
             id="pattern",
         ),
         pytest.param({"rule": []}, "rule", id="key"),
+        pytest.param(
+            {"rules": [{"tool": "{write,edit}", "action": "deny"}]}, "rules.0.tool", id="braces"
+        ),
+        pytest.param({"rules": [{"tool": "a, b", "action": "deny"}]}, "rules.0.tool", id="list"),
     ],
 )
 async def test_C109_configuration_is_checked(config: dict[str, object], where: str) -> None:

@@ -1,13 +1,16 @@
 """Configuration of approval."""
 
-from typing import Annotated
+import re
+from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from dsh_brand import freeze_object
 
 from .events import ApprovalPolicy
 from .rules import ApprovalRule, RuleAction
+
+_TOOL_PATTERN: Final = re.compile(r"[\w.*?!\[\]-]+")
 
 
 class RuleConfig(BaseModel):
@@ -23,6 +26,17 @@ class RuleConfig(BaseModel):
     """Patterns by argument name; all must match."""
     reason: str | None = None
     """For the model where it denies, for the person where it asks."""
+
+    @field_validator("tool")
+    @classmethod
+    def _can_match(cls, tool: str) -> str:
+        # A rule that denies and never matches would be worse than none.
+        if not _TOOL_PATTERN.fullmatch(tool):
+            raise ValueError(
+                f"{tool!r} matches no name of a tool; use letters, digits, '_', '-', '*', '?' and "
+                "'[...]', and one rule for each name"
+            )
+        return tool
 
 
 class Config(BaseModel):
