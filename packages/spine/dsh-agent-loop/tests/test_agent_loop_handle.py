@@ -25,6 +25,7 @@ from dsh_llm import (
     ModelSource,
     create_assistant_message,
     create_user_message,
+    message_text,
 )
 from dsh_session import (
     Aborted,
@@ -390,3 +391,38 @@ async def test_A3_only_user_messages_are_input() -> None:
             stack.agent.followup(answer)
         assert caught.value.code == "INBOX_INVALID_MESSAGE"
         assert stack.recorder.take() == []
+
+
+async def test_case_37_a_follow_up_sent_at_any_moment_of_a_turn_runs() -> None:
+    """F-097: input that came while a turn ended waited for the next wake, for ever."""
+    after, behind = 0, False
+    while not behind:
+        async with loop_stack(say("a"), say("b")) as stack:
+            stack.agent.followup("M")
+            for _ in range(after):
+                await anyio.lowlevel.checkpoint()
+            behind = stack.agent.status == "idle"
+            stack.agent.followup("N")
+            with anyio.fail_after(5):
+                await stack.agent.when_idle()
+            assert len(endings(list(stack.agent.session.events))) == 2
+            told = [message_text(m) for m in stack.model.requests[-1].messages if m.role == "user"]
+            assert told == ["M", "N"], after
+            assert (stack.agent.inbox.next_turn, stack.agent.status) == ((), "idle")
+        after += 1
+    assert after > 5
+
+
+async def test_case_37_a_follow_up_from_the_last_notification_of_a_turn_runs() -> None:
+    async with loop_stack(say("a"), say("b")) as stack:
+
+        def again(event: AgentStatusChanged) -> None:
+            if event.status == "idle" and len(stack.model.requests) == 1:
+                event.agent.followup("N")
+
+        stack.ctx.on(AgentStatusChanged, again, everywhere=True)
+        lines = await stack.run("M")
+        assert [line for line in lines if line.startswith("turn/end")] == [
+            "turn/end 1 completed",
+            "turn/end 2 completed",
+        ]
