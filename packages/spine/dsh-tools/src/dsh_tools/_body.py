@@ -30,13 +30,13 @@ class BodyRunner:
             if execution._signal is not None:
                 return await self._run_under(execution, execution._signal)
             signal = execution._caller_signal
-        if signal.aborted or execution.gone:
+        definition: ToolDefinition | None = execution.found
+        if definition is None and (signal.aborted or execution.gone):
             return aborted(started=False)
         immediate = False
         try:
-            definition: ToolDefinition = execution.found or self._views.lookup(
-                execution._name, execution._agent
-            )
+            if definition is None:
+                definition = self._views.lookup(execution._name, execution._agent)
             immediate = definition._immediate
             execution.body_started = True
             if not immediate:

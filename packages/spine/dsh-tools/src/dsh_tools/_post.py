@@ -1,6 +1,6 @@
 """Stage 8: prepared content, and the decision of the post-execute policies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,12 +10,12 @@ from . import texts
 from ._results import blocks, failure, rebuilt
 from ._visibility import ToolViews
 from .errors import ToolDecisionError
-from .execution import Execution, ToolRunContext
-from .types import Accept, Block, Content, ToolExecutionResult, ToolSuccess
+from .execution import Execution
+from .types import Accept, Block, ResultHook, ToolExecutionResult, ToolSuccess
 
 
 def projected(
-    hook: Callable[[ToolRunContext, ToolExecutionResult], Content | None],
+    hook: ResultHook,
     execution: Execution,
     result: ToolExecutionResult,
 ) -> ToolExecutionResult:

@@ -92,13 +92,12 @@ def rebuilt(
 
 def materialised(result: ToolExecutionResult, execution: Execution) -> ToolExecutionResult:
     """`result` with content that holds, and the flag of its execution."""
-    content = result.content if execution.made_here(result) else blocks(result.content)
+    if execution.settles(result):
+        return result
+    content = blocks(result.content)
     if isinstance(result, ToolSuccess):
-        concluded = execution._concluded
-        if content is result.content and result.concludes_turn is concluded:
-            return result
-        return msgspec.structs.replace(result, content=content, concludes_turn=concluded)
-    return result if content is result.content else msgspec.structs.replace(result, content=content)
+        return msgspec.structs.replace(result, content=content, concludes_turn=execution._concluded)
+    return msgspec.structs.replace(result, content=content)
 
 
 def _lossless(name: str, what: str, value: object) -> JsonValue:

@@ -29,6 +29,7 @@ from .types import (
     Arguments,
     CancelMode,
     Content,
+    ResultHook,
     ToolDefinition,
     ToolExecutionResult,
     ToolOutput,
@@ -66,8 +67,8 @@ class ToolOptions(TypedDict, total=False):
     """True, or a classifier of valid arguments, for calls that may overlap with others."""
     present_call: Callable[[Arguments], CallView | None]
     present_result: Callable[[Arguments, ToolExecutionResult], ResultView | None]
-    project_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None]
-    finalize_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None]
+    project_content: ResultHook
+    finalize_content: ResultHook
     defer_loading: bool
     cancel: CancelMode
     """`scope` (default): the body is cancelled on abort. `cooperative`: it watches its signal."""

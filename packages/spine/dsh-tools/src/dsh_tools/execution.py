@@ -206,7 +206,7 @@ class Execution(ToolRunContext):
     definition: Any = None  # a ToolDefinition, whose module stands above this one
     """What the caller meant when the call began; its hooks count, whatever is registered later."""
     found: Any = None
-    """The definition that the caller means now; `None`: look it up, others have run meanwhile."""
+    """`definition`, as long as nobody else has run since the call began and was not aborted."""
     guarded = False
     """Whether there were guards for the caller when the call began."""
     _made: tuple[object, ...] = ()
@@ -246,6 +246,10 @@ class Execution(ToolRunContext):
         """Make `signal` the one the body sees."""
         _EXECUTION_SIGNALS.add(signal)
         self._signal = signal
+
+    def settles(self, result: Any) -> bool:  # a result, whose module stands above this one
+        """True if `result` is a success of this execution's body that says what it has to say."""
+        return self.made_here(result) and result.concludes_turn is self._concluded
 
     def take_contexts(self) -> tuple[Message, ...]:
         """The contexts deferred so far; they are handed out once."""

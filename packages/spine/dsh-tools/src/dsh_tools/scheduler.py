@@ -35,6 +35,7 @@ from .types import (
     Allow,
     PostToolDecision,
     PreToolDecision,
+    ResultHook,
     ToolExecutionInput,
     ToolExecutionResult,
     ToolFailure,
@@ -111,6 +112,7 @@ class ToolScheduler:
         decision = None
         if result is None:
             result, decision = self._put_to_gate(execution)
+        execution.found = None  # time passes until the next stage
         if decision is None:
             return Stage(execution, partial(Given, _prepared(execution, result)), immediate=True)
         return Stage(execution, partial(self._pass_gate, execution, decision), decision)
@@ -122,7 +124,7 @@ class ToolScheduler:
         rest = partial(self._run, execution, answer)
         if answer is not None:
             return Stage(execution, rest, answer)
-        found = execution.found = self._views.visible(execution.agent).get(execution.name)
+        found = self._views.visible(execution._agent).get(execution._name)
         return Stage(execution, rest, immediate=found is None or found._immediate)
 
     def finalizing(
@@ -306,11 +308,14 @@ class ToolScheduler:
             return result
         if execution._caller_signal.aborted:
             result = _after_abort(execution, result)
-        final = _settled(execution, result)
+        definition = execution.definition
+        hook = None if definition is None else definition.finalize_content
+        if hook is not None or not execution.settles(result):
+            result = _settled(execution, result, hook)
         execution.close()
         if self._ctx.has_listeners(ToolsResult, execution._agent):
-            self._ctx.emit(ToolsResult(exec=execution, result=final), target=execution.target)
-        return final
+            self._ctx.emit(ToolsResult(exec=execution, result=result), target=execution.target)
+        return result
 
     # ---- asking -----------------------------------------------------------------------------
 
@@ -388,14 +393,15 @@ def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecu
     return result
 
 
-def _settled(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
+def _settled(
+    execution: Execution, result: ToolExecutionResult, hook: ResultHook | None
+) -> ToolExecutionResult:
     """The result with its last content; it holds for good."""
-    definition = execution.definition
     try:
         settled = materialised(result, execution)
-        if definition is None or definition.finalize_content is None:
+        if hook is None:
             return settled
-        content = definition.finalize_content(execution, settled)
+        content = hook(execution, settled)
         if content is not None:
             settled = msgspec.structs.replace(settled, content=content)
         return materialised(settled, execution)

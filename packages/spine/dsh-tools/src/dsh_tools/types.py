@@ -67,6 +67,8 @@ ToolExecutionResult: TypeAlias = ToolSuccess | ToolFailure
 # ---- definition -----------------------------------------------------------------------------
 
 Arguments: TypeAlias = Mapping[str, JsonValue]
+ResultHook: TypeAlias = Callable[[ToolRunContext, ToolExecutionResult], Content | None]
+"""Content in the place of what a result has, or `None` to leave it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +100,9 @@ class ToolDefinition:
     _: KW_ONLY
     defer_loading: bool = False
     """Ask that a route load this definition into context later."""
-    project_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None = None
+    project_content: ResultHook | None = None
     """Content prepared during the execution, in the place of the rendered one."""
-    finalize_content: Callable[[ToolRunContext, ToolExecutionResult], Content | None] | None = None
+    finalize_content: ResultHook | None = None
     """The last word on content, once on every path."""
     timeout_ms: float | None = None
     """A declaration for the timeout policy; without that plugin it does nothing."""
