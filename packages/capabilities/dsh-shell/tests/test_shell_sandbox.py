@@ -5,12 +5,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import anyio
+import anyio.to_thread
 import pytest
 
 import dsh_shell
@@ -26,9 +28,9 @@ from dsh_shell import (
     texts,
 )
 from dsh_shell import _landlock_run as runner  # noqa: PLC2701  # the program that is tested
-from dsh_shell.bubblewrap import WrappedCommand
+from dsh_shell.bubblewrap import Bubblewrap, WrappedCommand
 from dsh_shell.sandbox import escalation
-from dsh_shell.testing import ShellBench, shell_bench
+from dsh_shell.testing import ShellBench, shell_bench, until
 from dsh_system_prompt import render_contexts
 from dsh_tools import ToolExecutionResult, ToolSuccess
 from dsh_tools.testing import code_of, text_of, tool_bench
@@ -285,12 +287,78 @@ async def test_C59_a_confined_command_sees_its_own_processes_only(workspace: Pat
 
 
 @needs_bubblewrap
+async def test_C59_a_confined_command_outlives_the_thread_that_started_it(workspace: Path) -> None:
+    mechanism = Bubblewrap()
+    assert await mechanism.usable()
+    policy = SandboxPolicy("workspace-write", str(workspace))
+    argv = mechanism.confine(["sh", "-c", "sleep 0.3; echo ok"], policy).argv
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        started.append(subprocess.Popen(argv, stdout=subprocess.PIPE))
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    output, _ = await anyio.to_thread.run_sync(lambda: started[0].communicate(timeout=5))
+    assert (output, started[0].returncode) == (b"ok\n", 0)
+
+
+@needs_bubblewrap
+async def test_C41_C59_a_confined_command_has_its_grace_to_clean_up(workspace: Path) -> None:
+    async with bench(workspace, "workspace-write", bash={"grace_ms": 3000}) as b:
+        trap = "trap 'echo cleaned > f; exit 0' TERM; while :; do sleep 0.05; done"
+        result = await b.bash(trap, timeoutMs=300)
+        assert "[timed out after 300ms]" in text_of(result)
+        assert (workspace / "f").read_text("utf-8") == "cleaned\n"
+
+
+@needs_bubblewrap
+async def test_C42_C59_what_a_confined_command_leaves_behind_goes_with_the_runtime(
+    workspace: Path,
+) -> None:
+    async with bench(workspace, "workspace-write", bash={"grace_ms": 300}) as b:
+        for leave in ("sleep 62.5 &", "setsid sleep 62.5 >/dev/null 2>&1 &"):
+            result = await b.bash(f"{leave} echo started")
+            assert text_of(result).startswith("started")
+        assert len(left_running(b"62.5")) > 0
+    assert left_running(b"62.5") == []
+
+
+@needs_bubblewrap
 async def test_C51_C59_a_confined_command_ends_at_its_limit(workspace: Path) -> None:
     async with bench(workspace, "workspace-write", bash={"grace_ms": 300}) as b:
         # Even what left its group goes, with the namespace.
         result = await b.bash("setsid sleep 61.5 & trap '' TERM; sleep 61.5 & wait", timeoutMs=300)
         assert "[timed out after 300ms]" in text_of(result)
         assert left_running(b"61.5") == []
+
+
+HOST = """
+import os, pathlib, signal, sys, anyio
+from dsh_shell.testing import shell_bench, until
+
+async def main():
+    root = pathlib.Path(sys.argv[2])
+    async with shell_bench(root, sandbox={"mode": "workspace-write"}) as b:
+        command = "setsid sleep 63.5 & echo up > f; exec sleep 63.5"
+        await b.run("bash", command=command, description="d", run_in_background=True)
+        await until((root / "f").exists)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+anyio.run(main, backend=sys.argv[1])
+"""
+
+
+@needs_bubblewrap
+async def test_C46_C59_an_abrupt_end_of_the_host_ends_confined_commands(
+    workspace: Path, anyio_backend_name: str
+) -> None:
+    with anyio.fail_after(15):
+        argv = [sys.executable, "-c", HOST, anyio_backend_name, str(workspace)]
+        await anyio.run_process(argv, check=False)
+        assert (workspace / "f").exists()
+        await until(lambda: left_running(b"63.5") == [])
 
 
 def left_running(word: bytes) -> list[Path]:

@@ -72,8 +72,10 @@ def _frame(program: str, folders: Sequence[str]) -> list[str]:
     parts = [("--bind", folder, folder) for folder in folders if folder != "/"]
     return [
         program,
-        # No session of its own: the command stays in the group that is signalled.
-        *("--die-with-parent", "--unshare-pid", "--unshare-ipc"),
+        # No session of its own: the command stays in the group that is signalled, and so does the
+        # first process of the namespace, with which all of it ends. Nor does it die with its
+        # parent: that follows the thread that started it, and threads come and go.
+        *("--unshare-pid", "--unshare-ipc"),
         # Where the host runs as root, the command would be free to mount all of it writable again.
         *("--unshare-user-try", "--cap-drop", "ALL"),
         *(whole, "/", "/", "--dev", "/dev", "--proc", "/proc"),
