@@ -4,12 +4,15 @@ import dataclasses
 import enum
 import subprocess
 import sys
-from typing import Annotated, Literal, NotRequired, TypedDict, cast
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Annotated, Literal, NewType, NotRequired, TypedDict, cast
 
 import msgspec
 import pytest
 import typing_extensions
 from pydantic import AfterValidator, BaseModel, Field
+from typing_extensions import TypeAliasType
 
 from dsh_brand import Json, JsonValue
 from dsh_tools import (
@@ -41,6 +44,10 @@ class Span:
 class Cut(msgspec.Struct, rename="camel"):
     kind: Literal["cut"]
     at_line: int
+
+
+PlantId = NewType("PlantId", str)
+PlantIds = TypeAliasType("PlantIds", list[PlantId] | None)
 
 
 class Todo(TypedDict):
@@ -292,9 +299,31 @@ def synchronous(x: int) -> str:
     return ""
 
 
+async def yielding(x: int) -> AsyncIterator[str]:
+    """Do."""
+    yield ""
+
+
+async def defaulted(x: int = Field(3, description="X.")) -> str:
+    """Do."""
+    return ""
+
+
+class Owner:
+    async def method(self, x: int) -> str:
+        """Do."""
+        return str(x)
+
+
 @pytest.mark.parametrize(
     ("function", "named"),
     [
+        (yielding, "it yields"),
+        (defaulted, "Annotated"),
+        (Owner.method, "bound method"),
+        (Owner, "takes a function"),
+        (partial(synchronous, 1), "takes a function"),
+        ("find", "name='find'"),
         (undocumented, "description"),
         (ghost, "'y'"),
         (starred, "'args'"),
@@ -316,6 +345,53 @@ def synchronous(x: int) -> str:
 def test_T31_T33_T37_T41_problems_show_at_decoration(function: object, named: str) -> None:
     with pytest.raises(ToolDeclarationError, match=named):
         tool(function)  # type: ignore[call-overload]  # any function
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"timeout": 3}, "there are cancel, concurrency_safe"),
+        ({"timeout_ms": 0}, "timeout_ms"),
+        ({"timeout_ms": "3"}, "timeout_ms"),
+        ({"timeout_ms": True}, "timeout_ms"),
+        ({"cancel": "hard"}, "'scope' or 'cooperative'"),
+        ({"concurrency_safe": "yes"}, "concurrency_safe"),
+        ({"render": "text"}, "render"),
+        ({"present_call": {}}, "present_call"),
+        ({"description": 3}, "description"),
+        ({"name": "find it!"}, "'find it!'"),
+        ({"name": ""}, "1 to 64"),
+        ({"thread": True}, "synchronous"),
+    ],
+)
+def test_T31_wrong_options_show_at_decoration(options: dict[str, object], named: str) -> None:
+    async def find(x: int) -> str:
+        """Find."""
+        return ""
+
+    with pytest.raises(ToolDeclarationError, match=named):
+        tool(**options)(find)  # type: ignore[call-overload]  # any options
+
+
+def test_T35_named_types_stand_for_what_they_name() -> None:
+    @tool
+    async def find(plant: PlantId, others: PlantIds = None) -> str:
+        """Find."""
+        return ""
+
+    assert find.parameters == {
+        "type": "object",
+        "properties": {
+            "plant": {"type": "string"},
+            "others": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["plant"],
+    }
+
+
+async def test_T31_a_bound_method_becomes_a_tool() -> None:
+    async with tool_bench(tool(Owner().method)) as bench:
+        assert text_of(await bench.run("method", x=3)) == "3"
 
 
 def test_T41_the_return_annotation_gives_the_output_schema() -> None:

@@ -131,8 +131,14 @@ def _check_kind(parameter: inspect.Parameter, annotated: bool, where: str) -> No
         )
     if parameter.kind is parameter.POSITIONAL_ONLY:
         raise ToolDeclarationError(f"{where}: arguments come by name; it cannot be positional-only")
+    if parameter.name == "self" and not annotated:
+        raise ToolDeclarationError(f"{where}: make the tool of a bound method, tool(object.method)")
     if not annotated:
         raise ToolDeclarationError(f"{where}: annotate its type")
+    if type(parameter.default).__name__ == "FieldInfo":  # pydantic's, not imported here
+        raise ToolDeclarationError(
+            f"{where}: its default is a Field(); write Annotated[type, Field(...)] = default"
+        )
 
 
 def _no_object(tool_name: str, arguments: JsonValue) -> str:

@@ -14,6 +14,7 @@ from typing import (
     Any,
     Final,
     Literal,
+    NewType,
     Union,
     get_args,
     get_origin,
@@ -21,6 +22,7 @@ from typing import (
 
 import msgspec
 from typing_extensions import (
+    TypeAliasType,
     is_typeddict,  # of both modules; typing's knows its own only
     override,
 )
@@ -74,6 +76,7 @@ def make_codec(annotation: object, where: str, *, above: tuple[object, ...] = ()
     Raises:
         ToolDeclarationError: The type is not expressible in the schema subset.
     """
+    annotation = bare_type(annotation)
     inner, description, extras = split_annotated(annotation, where)
     if extras:
         return _validated(annotation, make_codec(inner, where, above=above), where)
@@ -89,6 +92,17 @@ def make_codec(annotation: object, where: str, *, above: tuple[object, ...] = ()
         if scalar is not None:
             return Codec(schema={"type": scalar[0]}, build=scalar[1], dump=same)
     return _compound(annotation, where, above)
+
+
+def bare_type(annotation: Any) -> Any:  # any annotation
+    """What a `NewType` or an alias statement stands for."""
+    while True:
+        if isinstance(annotation, NewType):
+            annotation = annotation.__supertype__
+        elif isinstance(annotation, TypeAliasType):
+            annotation = annotation.__value__
+        else:
+            return annotation
 
 
 def described(schema: Schema, description: str) -> Schema:
@@ -238,7 +252,8 @@ def _build_branch(codecs: list[Codec], fits: list[Fits], value: JsonValue) -> ob
 
 
 def _type_check(annotation: object) -> Callable[[object], bool]:
-    inner, _, _ = split_annotated(annotation, "")
+    inner, _, _ = split_annotated(bare_type(annotation), "")
+    inner = bare_type(inner)
     if inner is _NUMBER:
         inner = float
     origin = get_origin(inner)
@@ -330,7 +345,9 @@ def make_field(
     above: tuple[object, ...] = (),
 ) -> Field:
     """A member; ``X | None`` that is not required is an optional X, without null."""
+    annotation = bare_type(annotation)
     inner, own, extras = split_annotated(annotation, where)
+    inner = bare_type(inner)
     bare = inner if not extras else annotation
     # "Any JSON" is a union that holds None, too, and is meant whole.
     stripped = not (required or extras or is_json_annotation(inner))

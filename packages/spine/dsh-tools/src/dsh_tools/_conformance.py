@@ -1,6 +1,5 @@
 """What every tool has to keep, whoever wrote it."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
@@ -11,13 +10,11 @@ from dsh_brand import JsonValue, encode, freeze_json
 from dsh_llm import AbortController
 
 from ._bench import ToolBench, code_of, text_of, tool_bench
+from ._declaration import NAME
 from .errors import ToolError
 from .json_schema import assert_object_json_schema
 from .presentation import CallView, ResultView
 from .types import ToolDefinition, ToolExecutionResult, ToolFailure
-
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What every provider accepts as the name of a tool."""
 
 _ODD_ARGUMENTS: Final[tuple[JsonValue, ...]] = ("{", None, [], {"no such argument": True})
 

@@ -4,7 +4,6 @@ Name, description, parameters and output schema come from the function; argument
 before it runs and reach it as typed values.
 """
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, cast, overload
@@ -17,6 +16,7 @@ from . import texts
 from ._arguments import Parameters
 from ._build import Codec
 from ._codecs import make_codec
+from ._declaration import check_function, check_keywords, check_options, check_runs
 from ._disjoint import Schema
 from ._docstrings import read_docstring
 from ._immediate import is_immediate
@@ -100,17 +100,19 @@ def tool(
         ToolDeclarationError: Something cannot become a tool; the message names the parameter.
         JsonSchemaError: A schema given as `output` leaves the subset.
     """
-    unknown = options.keys() - ToolOptions.__optional_keys__
-    if unknown:
-        raise ToolDeclarationError(f"tool() has no keywords {', '.join(sorted(unknown))}")
+    check_keywords(options, ToolOptions.__optional_keys__)
     if function is not None:
         return _define(function, options)
     return lambda decorated: _define(decorated, options)
 
 
 def _define(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
-    name = options.get("name") or str(getattr(function, "__name__", ""))
+    check_function(function)
+    name = str(options.get("name", function.__name__))
     where = f"tool {name!r}"
+    check_options(name, options)
+    thread = options.get("thread", False)
+    check_runs(function, where, thread=thread)
     text, documented = read_docstring(function.__doc__)
     description = options.get("description") or text
     if not description:
@@ -126,7 +128,7 @@ def _define(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R
         description=description,
         parameters=parameters.schema,
         output=output,
-        execute=_body(function, parameters, codec, where, thread=options.get("thread", False)),
+        execute=_FunctionBody(function, parameters, codec, thread=thread),
         is_concurrency_safe=parameters.classifier(safe),
         present_call=present_call and parameters.presenter(present_call),
         present_result=present_result and parameters.presenter(present_result),
@@ -171,25 +173,6 @@ def _output(
 
 def _as_text(arguments: object, value: str) -> str:
     return value
-
-
-def _body(
-    function: Callable[..., object],
-    parameters: Parameters,
-    codec: Codec | None,
-    where: str,
-    *,
-    thread: bool,
-) -> Callable[[Any, ToolRunContext], Awaitable[object]]:
-    is_async = inspect.iscoroutinefunction(function)
-    if is_async == thread:
-        raise ToolDeclarationError(
-            f"{where}: thread=True is for synchronous functions only"
-            if thread
-            else f"{where}: make it async, or pass thread=True to run it in a worker thread"
-        )
-
-    return _FunctionBody(function, parameters, codec, thread=thread)
 
 
 class _FunctionBody:

@@ -1,6 +1,5 @@
 """The tool registry: `ctx.tools`. Upstream: packages/tools/tools/src/registry.ts."""
 
-import math
 from collections.abc import Collection, Coroutine
 from typing import Any, ClassVar, Literal
 
@@ -8,6 +7,7 @@ from dsh_cordis import Context, Handle, Service
 from dsh_llm import ToolSchema
 from dsh_system_prompt import AssemblyContext, SystemPrompt, ToolsContribution
 
+from ._declaration import check_timeout
 from ._visibility import Guard, ToolViews
 from .errors import ToolDeclarationError
 from .events import ToolsChange
@@ -112,6 +112,4 @@ def _check_definition(definition: ToolDefinition) -> None:
     if output.presentation_meta is not None and not callable(output.presentation_meta):
         raise ToolDeclarationError(f"{where}: output.presentation_meta must be callable")
     assert_json_schema(output.schema, f"the output of {where}")
-    timeout = definition.timeout_ms
-    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-        raise ToolDeclarationError(f"{where}: timeout_ms must be positive, not {timeout!r}")
+    check_timeout(definition.timeout_ms, where)
