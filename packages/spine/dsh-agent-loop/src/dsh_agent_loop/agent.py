@@ -62,12 +62,15 @@ class LoopAgent:
     __slots__ = (
         "__weakref__",
         "_attempts",
+        "_boundary",
         "_call_ids",
         "_drive",
+        "_inbox",
         "_projections",
+        "_read_at",
         "_repairs_noted",
         "_revision",
-        "_states",
+        "_selection",
         "_statuses",
         "census",
         "closing",
@@ -117,7 +120,7 @@ class LoopAgent:
         """The registry let the agent go."""
         self.unclosed: TurnEndReason | None = None
         """How a turn ended whose `turn/end` was refused."""
-        self.own_tasks: set[int] = set()
+        self.own_tasks: list[int] = []
         """Tasks that must not wait for this agent."""
         self.headers = HeaderMaker()
         self.requests = 0
@@ -130,13 +133,17 @@ class LoopAgent:
         self._call_ids: set[str] | None = None
         self._repairs_noted = False
         self._projections = runtime.ctx.session_projections
-        self._states: dict[str, tuple[int, object]] = {}
+        self._read_at = -1
+        """Length of the log for which the three states below were read."""
+        self._inbox: object = None
+        self._selection: object = None
+        self._boundary: object = None
 
     def attach(self, session: Session, ctx: Context) -> None:
         """Take session and scope; done once, before anybody sees the agent."""
         self.id, self.session, self.ctx = session.id, session, ctx
-        self.inbox = LoopInbox(self, self._inbox_state, self.guard)
-        self.model = LoggedModel(session, lambda: self.options, self._selection_state)
+        self.inbox = LoopInbox(self)
+        self.model = LoggedModel(self)
         self.noted_generation = session.surface.content_generation
         self.watch = SurfaceWatch(session)
         self.history = RequestHistory(session, self.note_repairs)
@@ -308,7 +315,9 @@ class LoopAgent:
     @property
     def boundary(self) -> TurnBoundary:
         """Where the log stands between turns and steps."""
-        return cast("TurnBoundary", self._state("turnBoundary"))
+        if self._read_at != self.session.seq or self._boundary is None:
+            self._boundary = self._read("turnBoundary")
+        return cast("TurnBoundary", self._boundary)
 
     def next_attempt_id(self) -> str:
         """Of the coming model attempt."""
@@ -322,6 +331,8 @@ class LoopAgent:
 
     def distinct_calls(self, blocks: Sequence[Block]) -> list[Block]:
         """Give the calls of an answer ids that this session has not used."""
+        if not any(isinstance(block, ToolCallBlock) for block in blocks):
+            return list(blocks)
         if self._call_ids is None:
             self._call_ids = {
                 block.id
@@ -339,22 +350,26 @@ class LoopAgent:
             ProjectionFailed: An event of the log cannot be folded; the message names its seq.
         """
         for key in ("inbox", "modelSelection", "turnBoundary"):
-            self._state(key)
+            self._read(key)
 
-    def _inbox_state(self) -> InboxState:
-        return cast("InboxState", self._state("inbox"))
+    def inbox_state(self) -> InboxState:
+        """The pending messages, for `LoopInbox`."""
+        if self._read_at != self.session.seq or self._inbox is None:
+            self._inbox = self._read("inbox")
+        return cast("InboxState", self._inbox)
 
-    def _selection_state(self) -> SelectionState:
-        return cast("SelectionState", self._state("modelSelection"))
+    def selection_state(self) -> SelectionState:
+        """The recorded choices, for `LoggedModel`."""
+        if self._read_at != self.session.seq or self._selection is None:
+            self._selection = self._read("modelSelection")
+        return cast("SelectionState", self._selection)
 
-    def _state(self, key: str) -> object:
-        """The state of a projection; looked up once for each length of the log."""
-        seq = self.session.seq
-        known = self._states.get(key)
-        if known is not None and known[0] == seq:
-            return known[1]
+    def _read(self, key: str) -> object:
+        """The state of a projection; what was read at another length of the log is forgotten."""
         state = self._projections.state_of(self.session, key)
-        self._states[key] = (seq, state)
+        if self._read_at != self.session.seq:
+            self._read_at = self.session.seq
+            self._inbox = self._selection = self._boundary = None
         return state
 
 
@@ -376,16 +391,14 @@ class _Counted:
 class _OwnTask:
     """While the block runs, the current task is one of `tasks`."""
 
-    __slots__ = ("_added", "_id", "_tasks")
+    __slots__ = ("_id", "_tasks")
 
-    def __init__(self, tasks: set[int]) -> None:
+    def __init__(self, tasks: list[int]) -> None:
         self._tasks = tasks
 
     def __enter__(self) -> None:
         self._id = anyio.get_current_task().id
-        self._added = self._id not in self._tasks
-        self._tasks.add(self._id)
+        self._tasks.append(self._id)
 
     def __exit__(self, *exc: object) -> None:
-        if self._added:
-            self._tasks.discard(self._id)
+        self._tasks.remove(self._id)

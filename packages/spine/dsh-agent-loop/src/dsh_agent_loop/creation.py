@@ -23,7 +23,7 @@ from dsh_agent import (
     unwritten_input,
 )
 from dsh_cordis import Context, FiberState, Handle, Scope, create_scope, scope_of, task_census
-from dsh_llm import AbortSignal, fuse_signals
+from dsh_llm import AbortController, AbortSignal, fuse_signals
 from dsh_session import (
     DisposedCancel,
     InboxSpliced,
@@ -78,17 +78,16 @@ class AgentLife:
 
     __slots__ = (
         "_clears_later",
-        "_controller",
-        "_creating",
+        "_creation",
         "_detach_agent",
         "_detach_signal",
         "_disposing",
         "_done",
         "_effect",
-        "_ended",
         "_errors",
         "_handle",
         "_left",
+        "_lives",
         "_owner",
         "_parent",
         "_runtime",
@@ -99,15 +98,19 @@ class AgentLife:
     )
 
     def __init__(
-        self, runtime: LoopRuntime, owner: Context, request: _Request, ended: Callable[[], None]
+        self,
+        runtime: LoopRuntime,
+        owner: Context,
+        request: _Request,
+        lives: dict["AgentLife", None],
     ) -> None:
         self._runtime = runtime
         self._owner = owner
         self._setup = request.setup
         self._parent = request.parent_agent
-        self._ended = ended
+        self._lives = lives
+        lives[self] = None
         self.agent = LoopAgent(runtime, request.options, drive)
-        self._creating = True
         self._left = Gate()
         """The transaction is over, one way or the other."""
         self._done = Gate()
@@ -117,7 +120,9 @@ class AgentLife:
         self._detach_agent: Callable[[], Awaitable[None]] | None = None
         self._disposing = False
         self._clears_later = False
-        self._controller, self._detach_signal = fuse_signals(request.signal)
+        self._creation: AbortController | None
+        """Aborts the transaction; `None` when that is over."""
+        self._creation, self._detach_signal = fuse_signals(request.signal)
         self._scope = create_scope(owner, self.agent, scope_of(owner))
         self._effect: Handle = owner.effect(self._parts, label="agent")
 
@@ -149,7 +154,7 @@ class AgentLife:
     async def _transact(
         self, load: Callable[[], Session | Awaitable[Session]], source: CreationSource
     ) -> AgentHandle:
-        agent, signal = self.agent, self._controller.signal
+        agent, signal = self.agent, self._signal
         leave = agent.census.enter("maintenance", "creation")
         try:
             with agent.own_task():
@@ -173,8 +178,14 @@ class AgentLife:
         self._leave_creation(leave)
         return AgentHandle(agent, self.dispose_on_purpose)
 
+    @property
+    def _signal(self) -> AbortSignal:
+        if self._creation is None:
+            raise RuntimeError("an agent is created once")
+        return self._creation.signal
+
     def _leave_creation(self, leave: Callable[[], None]) -> None:
-        self._creating = False
+        self._creation = None
         self._left.open()
         try:
             if self._session is not None:
@@ -300,8 +311,8 @@ class AgentLife:
         if agent.closing:
             return
         agent.closing = True
-        if self._creating:
-            self._controller.abort(
+        if self._creation is not None:
+            self._creation.abort(
                 reason
                 or AgentCreationError(
                     "the owner of the agent was disposed while it was being created",
@@ -347,7 +358,7 @@ class AgentLife:
         self._begin()
         if self._clears_later:
             self._collect(self._clear)
-        if self._creating:
+        if self._creation is not None:
             await self._left.wait()
         census = self.agent.census
         await census.join_listeners(self._runtime.settings.listener_grace_ms / 1000)
@@ -370,7 +381,7 @@ class AgentLife:
         if self._done.is_open:
             return
         self._done.open()
-        self._ended()
+        self._lives.pop(self, None)
         for error in self._errors:
             log.error("agent.teardown_failed", agent=repr(self.agent), exc_info=error)
 

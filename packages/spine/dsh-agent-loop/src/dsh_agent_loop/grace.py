@@ -220,7 +220,7 @@ class Work(Generic[T]):
     `own_tasks` are the tasks that must not wait for the agent; the one of this stage is among them.
     """
 
-    def __init__(self, stage: Awaitable[T], own_tasks: set[int]) -> None:
+    def __init__(self, stage: Awaitable[T], own_tasks: list[int]) -> None:
         self._stage = stage
         self._own_tasks = own_tasks
         self._scope = anyio.CancelScope()
@@ -239,7 +239,7 @@ class Work(Generic[T]):
     async def run(self) -> None:
         """The task: keeps value or error, never raises an `Exception`."""
         self._task_id = task_id = anyio.get_current_task().id
-        self._own_tasks.add(task_id)
+        self._own_tasks.append(task_id)
         try:
             with self._scope:
                 self._value = await self._stage
@@ -250,7 +250,7 @@ class Work(Generic[T]):
             self._cancelled = True
             raise
         finally:
-            self._own_tasks.discard(task_id)
+            self._own_tasks.remove(task_id)
             self._done.open()
             for callback in self._on_done:
                 callback()

@@ -1,6 +1,7 @@
 """The durable inbox: commands over the folded log, and the loop's claim."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
 
 from dsh_agent import (
     Agent,
@@ -15,41 +16,45 @@ from dsh_llm import Message
 from dsh_session import InboxSpliced
 
 
+class InboxOwner(Agent, Protocol):
+    """What the inbox asks of its agent."""
+
+    def inbox_state(self) -> InboxState:
+        """The pending messages."""
+        ...
+
+    def guard(self, action: str) -> None:
+        """Refuse to act on an agent that is gone."""
+        ...
+
+
 class LoopInbox:
     """Pending input of one agent; every change is one logged splice."""
 
-    __slots__ = (
-        "_agent",
-        "_guard",
-        "_state",
-    )
+    __slots__ = ("_agent",)
 
-    def __init__(
-        self, agent: Agent, state: Callable[[], InboxState], guard: Callable[[str], None]
-    ) -> None:
+    def __init__(self, agent: InboxOwner) -> None:
         self._agent = agent
-        self._state = state
-        self._guard = guard
 
     @property
     def next_turn(self) -> tuple[Message, ...]:
         """What opens coming turns, one message each."""
-        return self._state().next_turn
+        return self._agent.inbox_state().next_turn
 
     @property
     def next_step(self) -> tuple[Message, ...]:
         """What joins the coming step."""
-        return self._state().next_step
+        return self._agent.inbox_state().next_step
 
     @property
     def pending(self) -> bool:
         """Whether anything waits."""
-        state = self._state()
+        state = self._agent.inbox_state()
         return bool(state.next_turn or state.next_step)
 
     def append(self, target: InboxTarget, message: Message) -> None:
         """Put a message behind the others."""
-        self.splice(target, len(self._state().list_of(target)), 0, (message,))
+        self.splice(target, len(self._agent.inbox_state().list_of(target)), 0, (message,))
 
     def prepend(self, target: InboxTarget, message: Message) -> None:
         """Put a message before the others."""
@@ -66,8 +71,8 @@ class LoopInbox:
         Raises:
             InboxError: An inserted message is pending already, or no user message.
         """
-        self._guard("change its inbox")
-        current = self._state().list_of(target)
+        self._agent.guard("change its inbox")
+        current = self._agent.inbox_state().list_of(target)
         start = max(0, start + len(current)) if start < 0 else min(start, len(current))
         count = max(0, min(delete_count, len(current) - start))
         removed = current[start : start + count]
@@ -113,7 +118,7 @@ class LoopInbox:
 
     def claim(self, turn: int, *, boundary: bool) -> InboxState:
         """Take the batch of the coming step: all of next-step, and at a boundary one turn."""
-        state = self._state()
+        state = self._agent.inbox_state()
         steps: tuple[Message, ...] = ()
         turns: tuple[Message, ...] = ()
         try:
@@ -143,7 +148,7 @@ class LoopInbox:
         )
 
     def _find(self, message_id: str) -> tuple[InboxTarget, int] | None:
-        state = self._state()
+        state = self._agent.inbox_state()
         for position, message in enumerate(state.next_step):
             if message.id == message_id:
                 return "next-step", position
@@ -153,7 +158,7 @@ class LoopInbox:
         return None
 
     def _check_inserted(self, inserted: Sequence[Message], removed: Sequence[Message]) -> None:
-        state = self._state()
+        state = self._agent.inbox_state()
         leaving = {message.id for message in removed}
         pending = {message.id for message in (*state.next_turn, *state.next_step)} - leaving
         for message in inserted:

@@ -108,9 +108,7 @@ class AgentLoop(Service):
         view = owner.get(AgentLoop)
         if view is None:
             raise AgentCreationError("the agent loop is not active here", "LOOP_INACTIVE")
-        life = AgentLife(self._runtime, view.ctx, request, lambda: self._lives.pop(life, None))
-        self._lives[life] = None
-        return life
+        return AgentLife(self._runtime, view.ctx, request, self._lives)
 
     @property
     def accepting(self) -> bool:

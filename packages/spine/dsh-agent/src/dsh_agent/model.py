@@ -1,6 +1,6 @@
 """Model selection of an agent, and the notice that tells a model it took over."""
 
-from collections.abc import Callable
+from typing import Protocol
 
 from dsh_cordis import Context, Handle, Next
 from dsh_llm import ModelSelectionSource, TextBlock, create_user_message
@@ -12,32 +12,39 @@ from .projections import SelectionState, choice_of
 from .types import AgentOptions, Enter, ModelSelection, PreStepDecision
 
 
+class ModelOwner(Protocol):
+    """What the model selection asks of its agent."""
+
+    @property
+    def session(self) -> Session:
+        """Where choices are logged."""
+        ...
+
+    @property
+    def options(self) -> AgentOptions:
+        """What counts while nothing is recorded."""
+        ...
+
+    def selection_state(self) -> SelectionState:
+        """The recorded choices."""
+        ...
+
+
 class LoggedModel:
     """`agent.model` over the folded log; it holds no state of its own."""
 
-    __slots__ = (
-        "_options",
-        "_session",
-        "_state",
-    )
+    __slots__ = ("_agent",)
 
-    def __init__(
-        self,
-        session: Session,
-        options: Callable[[], AgentOptions],
-        state: Callable[[], SelectionState],
-    ) -> None:
-        self._session = session
-        self._options = options
-        self._state = state
+    def __init__(self, agent: ModelOwner) -> None:
+        self._agent = agent
 
     def current(self) -> ModelSelection | None:
         """The pending choice, else the one last used, else the options. Reading pins nothing."""
-        state = self._state()
+        state = self._agent.selection_state()
         recorded = state.pending or state.last_used
         if recorded is not None:
             return recorded
-        options = self._options()
+        options = self._agent.options
         if not options.provider or not options.model:
             return None
         return ModelSelection(
@@ -48,10 +55,10 @@ class LoggedModel:
 
     def select(self, choice: ModelSelection) -> None:
         """Record a whole choice; the next step uses it. Choosing what is recorded does nothing."""
-        state = self._state()
+        state = self._agent.selection_state()
         if choice == (state.pending or state.last_used):
             return
-        self._session.append(
+        self._agent.session.append(
             ModelSelectionEvent(
                 provider=choice.provider,
                 model=choice.model,

@@ -1,6 +1,7 @@
 """The registry of live agents, `ctx.agents`. Upstream: packages/agent/agent/src/registry.ts."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import ClassVar, Protocol, TypeVar
 
 import anyio
@@ -287,7 +288,7 @@ class AgentRegistry(Service):
             raise AgentRegistryError(f"agent {agent.id!r} is live already", "AGENT_EXISTS")
         entry = _Entry(agent, parent)
         self._entries[agent.id] = entry
-        return lambda: self._detach(entry)
+        return partial(self._detach, entry)
 
     async def announce(
         self, agent: Agent, source: CreationSource, signal: AbortSignal | None = None
