@@ -3,8 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NoReturn, TypeVar, cast
 
+from msgspec.structs import astuple
+
 from dsh_brand import JsonValue
 from dsh_llm import (
+    Block,
     Message,
     ModelSource,
     OpaqueBlock,
@@ -57,23 +60,25 @@ def check_event(event: SessionEvent) -> None:
         InvalidEventError: A rule is broken.
         UnsupportedEventError: The event needs a message projection that this build does not have.
     """
-    if type(event.seq) is not int or not 0 <= event.seq <= MAX_SAFE_INT:
-        _refuse(event, f"seq must be a non-negative integer, not {event.seq!r}")
-    if type(event.time) is not int or not -MAX_SAFE_INT <= event.time <= MAX_SAFE_INT:
-        _refuse(event, f"time must be an integer of milliseconds, not {event.time!r}")
-    if event.ignorable is not False and type(event.ignorable) is not bool:
-        _refuse(event, f"ignorable is true or left out, not {event.ignorable!r}")
-    if event.opaque is not None:
+    # All fields at once: to read them one by one takes as long as the whole check.
+    name, seq, time, data, cited, op, ignorable, opaque = astuple(event)
+    if type(seq) is not int or not 0 <= seq <= MAX_SAFE_INT:
+        _refuse(event, f"seq must be a non-negative integer, not {seq!r}")
+    if type(time) is not int or not -MAX_SAFE_INT <= time <= MAX_SAFE_INT:
+        _refuse(event, f"time must be an integer of milliseconds, not {time!r}")
+    if ignorable is not False and type(ignorable) is not bool:
+        _refuse(event, f"ignorable is true or left out, not {ignorable!r}")
+    if opaque is not None:
         _check_opaque(event)
-    if event.type in SURFACE_EVENT_TYPES:
-        _check_surface_keys(event)
-    elif event.surface_op is not None or event.source_event_seqs is not None:
+    if name in SURFACE_EVENT_TYPES:
+        if op != "append" or cited is not None:
+            _check_surface_keys(event)
+    elif op is not None or cited is not None:
         _refuse(event, "a log-only event has neither surfaceOp nor sourceEventSeqs")
-    data = event.data
-    if isinstance(data, RawData):
+    if type(data) is RawData:
         _check_raw(event, data)
         return
-    if data.type != event.type:
+    if data.type != name:
         _refuse(event, f"its payload is of type {data.type!r}")
     check = PAYLOAD_CHECKS.get(type(data))
     if check is not None:
@@ -102,8 +107,6 @@ def _check_opaque(event: SessionEvent) -> None:
 
 def _check_surface_keys(event: SessionEvent) -> None:
     op, cited = event.surface_op, event.source_event_seqs
-    if op == "append" and cited is None:
-        return
     if op is None:
         _refuse(event, "a surface event needs surfaceOp: 'append', or a ReplaceOp")
     if isinstance(op, ReplaceOp):
@@ -141,17 +144,21 @@ def _check_raw(event: SessionEvent, data: RawData) -> None:
 
 
 def _check_message(event: SessionEvent, message: Message, role: str) -> None:
-    if type(message.id) is not str or not message.id:
-        _refuse(event, f"a message needs a non-empty id, not {message.id!r}")
-    if message.role != role:
-        _refuse(event, f"its message must have role {role!r}, not {message.role!r}")
-    if type(message.source) not in _CORE_SOURCES:
-        _check_kind(event, message.source.kind)
-    if message.is_error is not None and type(message.is_error) is not bool:
-        _refuse(event, f"isError must be a boolean, not {message.is_error!r}")
-    for block in message.content:
-        if type(block) in _ORDINARY_BLOCKS:
-            continue
+    _, name, actual, content, source, _, is_error = astuple(message)
+    if type(name) is not str or not name:
+        _refuse(event, f"a message needs a non-empty id, not {name!r}")
+    if actual != role:
+        _refuse(event, f"its message must have role {role!r}, not {actual!r}")
+    if type(source) not in _CORE_SOURCES:
+        _check_kind(event, source.kind)
+    if is_error is not None and type(is_error) is not bool:
+        _refuse(event, f"isError must be a boolean, not {is_error!r}")
+    if not _ORDINARY_BLOCKS.issuperset(map(type, content)):
+        _check_blocks(event, content, role)
+
+
+def _check_blocks(event: SessionEvent, content: tuple[Block, ...], role: str) -> None:
+    for block in content:
         if isinstance(block, OpaqueBlock) and block.type == "tool-result":
             _refuse(event, "the block type 'tool-result' is retired: a tool message holds blocks")
         if role != "developer" and isinstance(block, ToolAdditionBlock | ToolRemovalBlock):
