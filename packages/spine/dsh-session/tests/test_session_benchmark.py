@@ -17,4 +17,4 @@ def test_S172_each_row_of_the_benchmark_works(tmp_path: Path) -> None:
         env={"BENCH_DIR": str(tmp_path)},
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert len(done.stdout.splitlines()) == 2 + 13
+    assert len(done.stdout.splitlines()) == 2 + 15

@@ -149,6 +149,8 @@ def test_S48_S51_derivation_passes_messages_through() -> None:
     assert [
         session.derive_event_message(session.event_at(seq)) for seq in session.surface.nodes
     ] == grown
+    assert session.derive_messages(4) == grown[4:]
+    assert session.derive_messages(len(grown)) == []
 
 
 def test_S48_empty_prompts_yield_no_message_and_keep_their_place() -> None:
