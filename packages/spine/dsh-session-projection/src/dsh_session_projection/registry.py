@@ -253,14 +253,18 @@ class SessionProjectionRegistry(Service):
             self._touch_all(session)
             return
         changed = self._teller(session)
+        seq, name = event.seq, event.type
         for cell in tuple(cells.values()):
-            wanted = cell.wanted
-            if wanted is not None and event.type not in wanted and cell.seq + 1 == event.seq:
-                cell.seq = event.seq  # as `push` does; most events concern few units
-                continue
+            if cell.seq + 1 == seq:
+                wanted = cell.wanted
+                if wanted is not None and name not in wanted:
+                    cell.seq = seq  # as `push` does; most events concern few units
+                    continue
             try:
-                # It may have failed before, or been read by a listener that came first.
-                cell.follow(session, event.seq + 1, changed)
+                if cell.seq + 1 == seq:
+                    cell.push(event, changed)
+                else:  # it failed before, or was read by a listener that came first
+                    cell.follow(session, seq + 1, changed)
             except ProjectionFailed as error:
                 self._warn(session, error)
 
