@@ -14,6 +14,7 @@ import pytest
 from dsh_fs import Edit, FsError, FsTarget, FsVersion, ReplaceIfVersion
 from dsh_fs._paths import Fence, fresh_key  # noqa: PLC2701  # what comes between it and its use
 from dsh_fs._reading import read_whole  # noqa: PLC2701  # the same
+from dsh_fs._ripgrep import Program  # noqa: PLC2701  # a stand-in is needed
 from dsh_fs.search_tool import search_alone
 from dsh_fs.testing import file_bench, no_staging_left
 from dsh_tools.testing import code_of, text_of
@@ -414,3 +415,20 @@ async def test_C43_ripgrep_gets_no_credentials(
     )
     names = {line.partition(b"=")[0] for line in ran.stdout.splitlines()}
     assert names <= {b"HOME", b"PATH", b"XDG_CONFIG_HOME"}
+
+
+async def test_a_ripgrep_that_was_put_in_the_place_of_ours_is_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "rg"
+    program.write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
+    program.chmod(0o755)
+    found = Program(str(program), FsVersion.of(program.stat()))
+    monkeypatch.setattr("dsh_fs._ripgrep.ripgrep_program", lambda: found)
+    async with file_bench(tmp_path) as b:
+        assert text_of(await b.run("grep", pattern="x")) == "No matches found"
+        program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n", encoding="utf-8")
+        result = await b.run("grep", pattern="x")
+    assert code_of(result) == "SEARCH_FAILED"
+    assert "restart the host" in text_of(result)
+    assert not (tmp_path / "ran").exists()

@@ -289,8 +289,8 @@ async def test_C59_a_confined_command_sees_its_own_processes_only(workspace: Pat
 @needs_bubblewrap
 async def test_C59_a_confined_command_outlives_the_thread_that_started_it(workspace: Path) -> None:
     mechanism = Bubblewrap()
-    assert await mechanism.usable()
     policy = SandboxPolicy("workspace-write", str(workspace))
+    assert await mechanism.usable(policy)
     argv = mechanism.confine(["sh", "-c", "sleep 0.3; echo ok"], policy).argv
     started: list[subprocess.Popen[bytes]] = []
 
@@ -370,6 +370,26 @@ def _runs(path: Path, word: bytes) -> bool:
         return word in path.read_bytes()
     except OSError:
         return False
+
+
+# ---- what confines --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["read-only", "workspace-write"])
+async def test_C59_a_program_that_a_command_may_have_put_there_does_not_confine(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    planted = workspace / "bin/bwrap-elsewhere"
+    planted.parent.mkdir()
+    planted.write_text(f"#!/bin/sh\ntouch {workspace.parent}/ran\n", encoding="utf-8")
+    planted.chmod(0o755)
+    monkeypatch.setattr("dsh_shell.bubblewrap.PROGRAM", planted.name)
+    monkeypatch.setattr("sys.executable", str(planted))
+    monkeypatch.setenv("PATH", f"{planted.parent}:.:bin:{os.environ['PATH']}")
+    monkeypatch.chdir(workspace)
+    async with bench(workspace, mode) as b:
+        assert code_of(await b.bash("true")) == "SANDBOX_UNAVAILABLE"
+    assert not (workspace.parent / "ran").exists()
 
 
 # ---- Landlock -------------------------------------------------------------------------------

