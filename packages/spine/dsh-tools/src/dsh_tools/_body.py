@@ -59,7 +59,7 @@ class BodyRunner:
             raise
         if signal.aborted:
             return aborted(started=True)
-        execution.note_made(result)
+        execution._made = (result, *(execution._made or ()))
         return result
 
     async def _run_under(self, execution: Execution, replaced: AbortSignal) -> ToolExecutionResult:

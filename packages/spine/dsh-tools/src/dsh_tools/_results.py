@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from dsh_brand import HarnessError, JsonValue, NotJsonError
+from dsh_brand import HarnessError, NotJsonError
 from dsh_llm import Block as ContentBase
 from dsh_llm import ContentBlock, TextBlock
 from dsh_session import ToolErrorInfo
@@ -66,7 +66,10 @@ def success(definition: ToolDefinition, execution: Execution, value: object) -> 
         ToolOutputError: The value, its content or its meta is not what the definition promises.
     """
     name, output = definition.name, definition.output
-    frozen = _lossless(name, "the value", value)
+    try:
+        frozen = snapshot(value)
+    except NotJsonError as error:
+        raise _invalid(name, f"the value is {error.message}") from error
     violations = output._checked.violations(frozen, "value")
     if violations:
         raise _invalid(name, "; ".join(violation.text for violation in violations))
@@ -79,7 +82,10 @@ def success(definition: ToolDefinition, execution: Execution, value: object) -> 
         raise _invalid(name, f"it could not be rendered: {_message(error)}") from error
     if meta is msgspec.UNSET:
         return ToolSuccess(value=frozen, content=content)
-    return ToolSuccess(value=frozen, content=content, meta=_lossless(name, "its meta", meta))
+    try:
+        return ToolSuccess(value=frozen, content=content, meta=snapshot(meta))
+    except NotJsonError as error:
+        raise _invalid(name, f"its meta is {error.message}") from error
 
 
 def rebuilt(
@@ -98,13 +104,6 @@ def materialised(result: ToolExecutionResult, execution: Execution) -> ToolExecu
     if isinstance(result, ToolSuccess):
         return msgspec.structs.replace(result, content=content, concludes_turn=execution._concluded)
     return msgspec.structs.replace(result, content=content)
-
-
-def _lossless(name: str, what: str, value: object) -> JsonValue:
-    try:
-        return snapshot(value)
-    except NotJsonError as error:
-        raise _invalid(name, f"{what} is {error.message}") from error
 
 
 def _invalid(name: str, cause: str) -> ToolOutputError:

@@ -209,19 +209,13 @@ class Execution(ToolRunContext):
     """`definition`, as long as nobody else has run since the call began and was not aborted."""
     guarded = False
     """Whether there were guards for the caller when the call began."""
-    _made: tuple[object, ...] = ()
+    _made: tuple[Any, ...] | None = None  # as above
+    """Results that bodies of this execution gave, checked and rendered; the last one first."""
     _target: Target | None = None
-
-    def note_made(self, result: object) -> None:
-        """Keep a result that a body of this execution gave, checked and rendered."""
-        self._made = (result, *self._made)
 
     def made_here(self, result: object) -> bool:
         """True if this very object is the outcome of a body of this execution."""
-        for each in self._made:  # noqa: SIM110  # a generator costs more, and every call asks
-            if each is result:
-                return True
-        return False
+        return any(each is result for each in self._made or ())
 
     @property
     def target(self) -> Target:
@@ -248,8 +242,9 @@ class Execution(ToolRunContext):
         self._signal = signal
 
     def settles(self, result: Any) -> bool:  # a result, whose module stands above this one
-        """True if `result` is a success of this execution's body that says what it has to say."""
-        return self.made_here(result) and result.concludes_turn is self._concluded
+        """True if `result` is what the body gave last, and says what it has to say."""
+        made = self._made
+        return made is not None and made[0] is result and result.concludes_turn is self._concluded
 
     def take_contexts(self) -> tuple[Message, ...]:
         """The contexts deferred so far; they are handed out once."""

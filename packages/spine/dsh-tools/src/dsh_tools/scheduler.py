@@ -303,10 +303,11 @@ class ToolScheduler:
         return self._finished(execution, await self._judged(execution, result, judgement))
 
     def _finished(self, execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
-        if execution.gone:
-            execution.close()
-            return result
-        if execution._caller_signal.aborted:
+        signal = execution._caller_signal
+        if signal.aborted or signal.abandoned or execution.silent or execution._given_up:
+            if execution.gone:
+                execution.close()
+                return result
             result = _after_abort(execution, result)
         definition = execution.definition
         hook = None if definition is None else definition.finalize_content
