@@ -511,3 +511,40 @@ async def test_K19_K20_views_made_through_scopes_keep_owner_and_config(ctx: Cont
             _ = ctx.registry_service
 
     await scope.ctx.plugin(below)
+
+
+async def test_K48_an_interrupt_in_a_disposer_leaves_the_rest_to_be_undone() -> None:
+    log: list[str] = []
+
+    def interrupt() -> None:
+        log.append("interrupt")
+        raise KeyboardInterrupt
+
+    def body(ctx: Context) -> None:
+        ctx.effect(lambda: lambda: log.append("older"))
+        ctx.effect(lambda: interrupt)
+
+    async with Context() as root:
+        fiber = root.plugin(body)
+        await fiber
+        with pytest.raises(KeyboardInterrupt):
+            await fiber.dispose()
+    assert log == ["interrupt", "older"]
+
+
+async def test_K48_K66_an_interrupt_by_hand_leaves_the_older_parts_to_the_unload() -> None:
+    log: list[str] = []
+
+    def interrupt() -> None:
+        log.append("interrupt")
+        raise KeyboardInterrupt
+
+    def parts() -> Iterator[Callable[[], object]]:
+        yield lambda: log.append("older")
+        yield interrupt
+
+    async with Context() as root:
+        handle = root.effect(parts)
+        with pytest.raises(KeyboardInterrupt):
+            handle()
+    assert log == ["interrupt", "older"]

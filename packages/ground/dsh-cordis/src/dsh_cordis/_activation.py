@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from dsh_cordis._host import Gate
+from dsh_cordis._gate import Gate
 from dsh_cordis._kernel import Kernel
 from dsh_cordis._plugin import Definition
 from dsh_cordis.errors import InactiveError, ServiceConflict
@@ -42,8 +42,8 @@ class Node(Handle, kw_only=True):
     kernel: Kernel
     definition: Definition
     mount: "Place | None"
-    required: dict[str, object]
-    uid: int | None
+    required: dict[str, object] = msgspec.field(default_factory=dict)
+    uid: int | None = None
     state: FiberState = FiberState.PENDING
     error: Exception | None = None
     # Made with the fiber, and again for each run.
@@ -69,6 +69,13 @@ class Node(Handle, kw_only=True):
                 return node.definition.name
             node = node.parent
         return "root"
+
+    def subtree(self) -> "list[Node]":
+        """The fiber and all fibers below it."""
+        found = [self]
+        for fiber in found:
+            found += fiber.fibers_below()
+        return found
 
     def fibers_below(self) -> "Iterator[Node]":
         """The child fibers, those in composites included."""
@@ -165,14 +172,9 @@ class Activation(Record, eq=False, weakref=True):
         if mount is None:
             self.place = Place(self)
         else:
-            intercepts = mount.intercepts
-            if self.fiber.required:
-                intercepts += tuple(
-                    (key, config)
-                    for key, config in self.fiber.required.items()
-                    if config is not None
-                )
-            self.place = Place(self, mount.realms, mount.scope, intercepts)
+            required = self.fiber.required.items()
+            own = tuple((key, config) for key, config in required if config is not None)
+            self.place = Place(self, mount.realms, mount.scope, mount.intercepts + own)
         self.variables.run(lifecycle.set, self)
 
     def check(self, what: str) -> None:

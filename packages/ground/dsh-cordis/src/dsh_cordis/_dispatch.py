@@ -60,6 +60,10 @@ def _nothing(*_: object) -> None:
     return None
 
 
+Hot = dict[type, tuple["Listener", ...]]
+"""Who takes part by payload class alone: no key matters, and nobody observes dispatches."""
+
+
 class Listener(Handle):
     """One registration of a listener; it is its own handle."""
 
@@ -112,7 +116,7 @@ class Row:
 
     __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "event", "tagged")
 
-    def __init__(self, event: str, hot: "Hot") -> None:
+    def __init__(self, event: str, *hot: Hot) -> None:
         self.event = event
         self._hot = hot
         self._back: dict[Listener, None] = {}
@@ -126,23 +130,19 @@ class Row:
     def add(self, listener: Listener, *, prepend: bool) -> None:
         """Enter a listener, last or before all present ones."""
         (self._front if prepend else self._back)[listener] = None
-        self._snapshot = None
-        hot = self._hot
-        if self._reached or hot.emit or hot.rest:
-            self._forget()
+        self._forget()
 
     def remove(self, listener: Listener) -> None:
         """Take a listener out."""
         if self._back.pop(listener, listener) is not None:
             self._front.pop(listener, None)
-        self._snapshot = None
-        hot = self._hot
-        if self._reached or hot.emit or hot.rest:
-            self._forget()
+        self._forget()
 
     def _forget(self) -> None:
+        self._snapshot = None
         self._reached.clear()
-        self._hot.forget()
+        for hot in self._hot:
+            hot.clear()
 
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners in order."""
@@ -177,21 +177,6 @@ def _drop(reached: dict[int, Any], ident: int, _: ref[KeyRecord]) -> None:
     reached.pop(ident, None)
 
 
-class Hot:
-    """Who takes part by payload class alone: no key matters, and nobody observes dispatches."""
-
-    __slots__ = ("emit", "rest")
-
-    def __init__(self) -> None:
-        self.emit: dict[type, tuple[Listener, ...]] = {}
-        self.rest: dict[type, tuple[Listener, ...]] = {}
-
-    def forget(self) -> None:
-        """A listener came or went."""
-        self.emit.clear()
-        self.rest.clear()
-
-
 def emit(event: Event, listeners: Sequence[Listener]) -> None:
     """Run the synchronous listeners now and start the asynchronous ones after the emitter."""
     late: list[tuple[Listener, Coroutine[object, object, object]]] | None = None
@@ -223,7 +208,7 @@ def _start_late(
 ) -> None:
     activation = listener.activation
     label = f"{event.name} {activation.fiber.name}"
-    if activation.kernel.host is None:
+    if activation.kernel.tasks is None:
         coroutine.close()
         activation.report(NotEnteredError("an asynchronous listener"), label)
         return

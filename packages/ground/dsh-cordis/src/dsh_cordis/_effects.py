@@ -20,7 +20,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from dsh_cordis._host import Gate
+from dsh_cordis._gate import Gate
 from dsh_cordis.handle import Handle, Owner, Stack, lifecycle, undoing
 
 Late = Coroutine[object, object, object] | AsyncGenerator[object]
@@ -40,6 +40,9 @@ class Disposer(Handle):
         except Exception as error:  # noqa: BLE001  # kept; every other disposer still runs
             self._failed(error)
             return True
+        except BaseException:
+            self._finish()  # it has had its turn, and nobody may wait for another
+            raise
         if not is_awaitable(result):
             return True
         self._rest = partial(self._await, result)
@@ -85,18 +88,14 @@ class Starting(Handle, kw_only=True):
 class Effect(Starting):
     """A set-up and the parts it brought, undone newest first."""
 
-    parts: Stack | None = None
+    stack: Stack = None  # type: ignore[assignment]  # made with it
+    """Its parts."""
+
     gate: Gate | None = None
 
     def __post_init__(self) -> None:
         """Its parts give it their errors."""
-        self.parts = Stack(self._failed)
-
-    @property
-    def stack(self) -> Stack:
-        """The parts."""
-        assert self.parts is not None
-        return self.parts
+        self.stack = Stack(self._failed)
 
     @override
     def children(self) -> list[Handle]:
@@ -130,9 +129,9 @@ class Effect(Starting):
             raise
 
     def _start(self, work: Late) -> None:
-        if self._owner.kernel.host is None:
+        if self._owner.kernel.tasks is None:
             close_unstarted(work)
-        self._owner.kernel.require_host(self.label)
+        self._owner.kernel.require_open(self.label)
         self.gate, self.started = Gate(), anyio.Event()
         self._owner.kernel.start(partial(self._set_up_async, work, self.gate))
 
@@ -159,11 +158,12 @@ class Effect(Starting):
         if self.gate is not None:
             self.gate.cancel()
             return False
+        self._rest = self._unwind  # first, since an interrupt may end what follows
         with marked_as_undoing(self):
-            if self.stack.unwind() is None:
-                return True
-        self._rest = self._unwind
-        return False
+            if self.stack.unwind() is not None:
+                return False
+        self._rest = None
+        return True
 
     async def _unwind(self) -> None:
         with marked_as_undoing(self):
@@ -236,7 +236,7 @@ def start_background(
     owner: Owner, stack: Stack, work: Callable[[], Awaitable[object]], label: str
 ) -> Handle:
     """Start a background task as an effect."""
-    owner.kernel.require_host("ctx.spawn")
+    owner.kernel.require_open("ctx.spawn")
     task = Background(work, owner.fail, _owner=owner, label=label)
     stack.add(task)
     owner.kernel.start(task.run)
@@ -264,7 +264,7 @@ def manage(
     owner: Owner, stack: Stack, manager: AbstractAsyncContextManager[object], label: str
 ) -> Managed:
     """Register an async context manager and start entering it."""
-    owner.kernel.require_host(label)
+    owner.kernel.require_open(label)
     managed = Managed(manager, anyio.Event(), _owner=owner, label=label, started=anyio.Event())
     stack.add(managed)
     owner.kernel.start(managed.run)

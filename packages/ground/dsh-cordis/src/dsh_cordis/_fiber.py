@@ -38,7 +38,7 @@ class FiberCore(FiberMachine):
     def watch_keys(self) -> None:
         """Have this fiber looked at when a required key changes."""
         for key in self.required:
-            self.tree.claims.want(self.activation.place.pair(key), self)
+            self.kernel.claims.want(self.activation.place.pair(key), self)
 
     def begin(self) -> None:
         """Evaluate the requirements for the first time; the body runs later."""
@@ -78,15 +78,14 @@ class FiberCore(FiberMachine):
             raise TypeError(f"{self.name!r} shares its realms; mount it on ctx.extend() to move it")
         before = dict(realms)
         changed = {key for key in {*before, *new} if before.get(key) != new.get(key)}
-        todo: list[FiberCore] = [self]
-        concerned = []
-        while todo:
-            fiber = todo.pop()
-            todo += [below for below in fiber.fibers_below() if isinstance(below, FiberCore)]
-            concerned.append((fiber, fiber.activation.place, fiber.keys_at_stake(changed)))
+        concerned = [
+            (fiber, fiber.activation.place, fiber.keys_at_stake(changed))
+            for fiber in self.subtree()
+            if isinstance(fiber, FiberCore)
+        ]
         for fiber, place, keys in concerned:
             for key in keys:
-                self.tree.claims.unwant(place.pair(key), fiber)
+                self.kernel.claims.unwant(place.pair(key), fiber)
         # In place, since every context below that has no realms of its own reads this table.
         realms.clear()
         realms.update(new)
@@ -133,7 +132,7 @@ class FiberCore(FiberMachine):
             self.react()
             return Completion(self._wait_asked)
         self.activation.variables.copy().run(self._validate, config)
-        chain = self.tree.take_over(self, config, partial(self._adopt, config))
+        chain = self.kernel.take_over(self, config, partial(self._adopt, config))
         if chain is not None:
             return self._run_hooks(chain)
         self.config = config
@@ -146,7 +145,7 @@ class FiberCore(FiberMachine):
             raise InactiveError(self.name, what)
 
     def _validate(self, config: object) -> None:
-        self.definition.resolve_config(self.tree.interpolate(self, config))
+        self.definition.resolve_config(self.kernel.interpolate(self, config))
 
     async def _adopt(self, config: object) -> None:
         self.config = config

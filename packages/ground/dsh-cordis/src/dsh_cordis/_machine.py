@@ -4,16 +4,17 @@ Every step is taken by the kernel's pump; what has to wait is a callback that qu
 again. Only an asynchronous body, and disposers that must be awaited, get a task.
 """
 
-from contextvars import Context
+from contextvars import Context, copy_context
 from functools import partial
 from types import TracebackType
 
 import anyio
+import msgspec
 from typing_extensions import override
 
 from dsh_cordis._activation import Activation, Claim, FiberState, Node
 from dsh_cordis._effects import Late, close_unstarted, gather, gather_async, is_late
-from dsh_cordis._host import Gate
+from dsh_cordis._gate import Gate
 from dsh_cordis._tree import Tree
 from dsh_cordis.errors import InactiveError
 from dsh_cordis.handle import Handle
@@ -24,9 +25,11 @@ PENDING, LOADING, ACTIVE, UNLOADING, FAILED, DISPOSED = FiberState
 class FiberMachine(Node, kw_only=True):
     """What moves one mounted plugin from state to state."""
 
-    tree: Tree
+    kernel: Tree
     config: object
-    variables: Context
+    variables: Context = msgspec.field(default_factory=copy_context)
+    """Those of the mount; each activation gets a copy."""
+
     updates: int = 0
     """Chains of `internal/update` that run."""
 
@@ -39,6 +42,8 @@ class FiberMachine(Node, kw_only=True):
 
     def __post_init__(self) -> None:
         """Have an activation, on which observers may register before it ever loads."""
+        self.uid = next(self.kernel.uids)
+        self.required = dict(self.definition.required)
         self.activation = self._fresh()
         self.label = f"plugin {self.name!r}"
 
@@ -115,7 +120,7 @@ class FiberMachine(Node, kw_only=True):
     def claim_for(self, key: str) -> Claim | None:
         """What a required key resolves to now."""
         place = self.activation.place
-        claim = self.tree.claims.live.get(place.pair(key))
+        claim = self.kernel.claims.live.get(place.pair(key))
         return claim if claim is not None and claim.visible_to(place) else None
 
     def _resolve(self) -> list[Claim] | None:
@@ -142,7 +147,7 @@ class FiberMachine(Node, kw_only=True):
         for claim in activation.claims.values():
             claim.public = True
         for pair in activation.claims:
-            self.tree.claims.changed(pair)
+            self.kernel.claims.changed(pair)
         return self._is_doomed
 
     def _run_body(self, activation: Activation) -> None:
@@ -164,7 +169,7 @@ class FiberMachine(Node, kw_only=True):
 
     def _call_body(self, activation: Activation) -> Late | None:
         definition = self.definition
-        config = definition.resolve_config(self.tree.interpolate(self, self.config))
+        config = definition.resolve_config(self.kernel.interpolate(self, self.config))
         result = definition.run(activation.ctx, config)
         if result is None:
             return None
@@ -244,8 +249,7 @@ class FiberMachine(Node, kw_only=True):
             return True
         activation.busy = True
         if top._rest is not None:
-            job = partial(self._unwind_task, activation, top)
-            self.kernel.start(job, activation.variables)
+            self.kernel.start(partial(self._unwind_task, activation), activation.variables)
         else:
             top.when_used(partial(self._unwind_on, activation))
         return False
@@ -254,9 +258,8 @@ class FiberMachine(Node, kw_only=True):
         activation.busy = False
         self.kernel.touch(self)
 
-    async def _unwind_task(self, activation: Activation, top: Handle) -> None:
+    async def _unwind_task(self, activation: Activation) -> None:
         try:
-            await top.complete()
             await activation.stack.unwind_all()
         finally:
             activation.busy = False
@@ -272,7 +275,7 @@ class FiberMachine(Node, kw_only=True):
         elif error is not None and not self._again:
             self.error, self.traceback = error, activation.traceback or error.__traceback__
             self.failed_with = tuple(claim.id for claim in captured.values())
-            self.tree.failed[self] = None
+            self.kernel.failed[self] = None
             self._set_state(FAILED)
         else:
             self._revive()
@@ -281,7 +284,7 @@ class FiberMachine(Node, kw_only=True):
         """Begin a fresh activation: LOADING at once where possible, else PENDING."""
         self._again = False
         self.error = self.traceback = None
-        self.tree.failed.pop(self, None)
+        self.kernel.failed.pop(self, None)
         self.activation = self._fresh()
         self._set_state(LOADING if self._may_load() and self._capture() else PENDING)
 
@@ -297,17 +300,17 @@ class FiberMachine(Node, kw_only=True):
 
     def _become_disposed(self) -> None:
         for key in self.required:
-            self.tree.claims.unwant(self.activation.place.pair(key), self)
+            self.kernel.claims.unwant(self.activation.place.pair(key), self)
         self.uid = None
         self.error = self.traceback = None
-        self.tree.failed.pop(self, None)
+        self.kernel.failed.pop(self, None)
         self._set_state(DISPOSED)
-        self.tree.tell("internal/plugin", self)
+        self.kernel.tell("internal/plugin", self)
         self._finish()
 
     def _fresh(self) -> Activation:
         activation = Activation(self, self.kernel, self.mount, self.variables.copy())
-        activation.ctx = self.tree.make_context(activation.place)
+        activation.ctx = self.kernel.make_context(activation.place)
         if self.definition.transparent:
             activation.phase = "done"  # a scope has no body
         return activation
@@ -316,5 +319,5 @@ class FiberMachine(Node, kw_only=True):
         previous, self.state = self.state, state
         moving = state is LOADING or state is UNLOADING
         self.kernel.transitions += moving - (previous is LOADING or previous is UNLOADING)
-        if "internal/status" in self.tree.rows:
-            self.tree.tell("internal/status", self, previous)
+        if "internal/status" in self.kernel.rows:
+            self.kernel.tell("internal/status", self, previous)

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from typing_extensions import override
+
 from dsh_brand import error_chain
 from dsh_cordis import _dispatch
 from dsh_cordis._activation import Claims, Node, Place
@@ -17,18 +19,18 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
 
-class Tree:
-    """The shared state of a root."""
+class Tree(Kernel):
+    """The kernel of a root, and what its contexts share beside it."""
 
     events: ClassVar[dict[str, Callable[..., Event]]] = {}
     """The kernel's own events by name, entered by the module above that declares them."""
 
     def __init__(self, make_context: "Callable[[Tree, Place], object]") -> None:
-        self.kernel = Kernel()
-        self.kernel.report = self.report
+        super().__init__()
         self.claims = Claims()
         self.rows: dict[str, Row] = {}
-        self.hot = Hot()
+        self.hot_emits: Hot = {}
+        self.hot_others: Hot = {}
         self.failed: dict[Node, None] = {}
         self._make_context = make_context
         self.root: object
@@ -36,10 +38,7 @@ class Tree:
 
     def fibers(self) -> list[Node]:
         """All mounted fibers, oldest first; the root is none."""
-        found = list(self.root_fiber.fibers_below())
-        for fiber in found:
-            found += fiber.fibers_below()
-        return sorted(found, key=lambda fiber: fiber.uid or 0)
+        return sorted(self.root_fiber.subtree()[1:], key=lambda fiber: fiber.uid or 0)
 
     def failures(self) -> list[Exception]:
         """The errors of all FAILED fibers, oldest first; one that several share counts once."""
@@ -71,6 +70,7 @@ class Tree:
             except Exception as error:  # noqa: BLE001  # an observer must not stop the kernel
                 _log_error(error, listener.activation.fiber.name, f"observer of {name!r}")
 
+    @override
     def report(self, error: Exception, fiber: Driven, label: str) -> None:
         """Log an error and deliver it; contained."""
         _log_error(error, fiber.name, label)
@@ -104,7 +104,7 @@ class Tree:
         """The listeners of an event name."""
         row = self.rows.get(event)
         if row is None:
-            row = self.rows[event] = Row(event, self.hot)
+            row = self.rows[event] = Row(event, self.hot_emits, self.hot_others)
         return row
 
     def admitted(self, event: Event, mode: Mode, target: Route | None) -> tuple[Listener, ...]:
@@ -133,7 +133,7 @@ class Tree:
         if not observed and (key is UNKEYED or row is None or not row.tagged):
             # Every row clears this when it changes, so what stands in it is true. A key that
             # the payload names does not matter where no listener is tagged.
-            (self.hot.emit if mode == "emit" else self.hot.rest)[type(event)] = listeners
+            (self.hot_emits if mode == "emit" else self.hot_others)[type(event)] = listeners
         return listeners
 
 

@@ -4,7 +4,6 @@ Upstream: packages/core/src/context.ts and fiber.ts of Cordis.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
@@ -123,22 +122,24 @@ class Context:
     def __init__(self) -> None:
         """Make a root. Events, `provide` and synchronous effects work before it is opened."""
         tree = self._tree = Tree(Context._at)
-        fiber = _make_fiber(tree, Definition(None, "root"), None, None)
+        nobody = cast("Activation", None)  # a root has no owner but itself
+        definition = Definition(None, "root")
+        fiber = Fiber(_owner=nobody, kernel=tree, definition=definition, mount=None, config=None)
         fiber._owner = fiber.activation
         fiber.state = FiberState.ACTIVE
         fiber.activation.phase = "done"
         fiber.activation.ctx = tree.root = self
         tree.root_fiber = fiber
-        tree.kernel.on_crash = fiber.dispose
+        tree.on_crash = fiber.dispose
         self._place = fiber.activation.place
-        self._hot = tree.hot.emit
+        self._hot = tree.hot_emits
 
     @staticmethod
     def _at(tree: Tree, place: Place) -> "Context":
         ctx = object.__new__(Context)
         ctx._tree = tree
         ctx._place = place
-        ctx._hot = tree.hot.emit
+        ctx._hot = tree.hot_emits
         return ctx
 
     @property
@@ -155,15 +156,15 @@ class Context:
         if self.root is not self:
             raise TypeError("only a root context is opened; mount plugins with ctx.plugin()")
         self._place.activation.check("opening the root")
-        if self._tree.kernel.host is not None:
+        if self._tree.tasks is not None:
             raise RuntimeError("this root context is already open; make another with Context()")
-        await self._tree.kernel.open()
+        await self._tree.open()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
         with anyio.CancelScope(shield=True):
             await self.fiber.dispose()
-            await self._tree.kernel.close()
+            await self._tree.close()
 
     # Events
 
@@ -254,7 +255,7 @@ class Context:
         return partial(_dispatch.emit, event, self._tree.admitted(event, "emit", target))
 
     def _admitted(self, event: Event, mode: Mode, target: Target | None) -> tuple[Listener, ...]:
-        listeners = self._tree.hot.rest.get(type(event)) if target is None else None
+        listeners = self._tree.hot_others.get(type(event)) if target is None else None
         if listeners is None or event.mode != mode:
             listeners = self._tree.admitted(event, mode, target)
         return listeners
@@ -433,10 +434,10 @@ class Context:
         return self._mount(definition, config, self._place)
 
     def _mount(self, definition: Definition, config: object, place: Place) -> Fiber:
-        tree = self._tree
-        tree.kernel.require_host("ctx.plugin")
-        fiber = _make_fiber(tree, definition, place, config)
-        place.activation.stack.add(fiber)
+        tree, owner = self._tree, place.activation
+        tree.require_open("ctx.plugin")
+        fiber = Fiber(_owner=owner, kernel=tree, definition=definition, mount=place, config=config)
+        owner.stack.add(fiber)
         try:
             tree.announce_mount(fiber)
         except BaseException:
@@ -467,7 +468,7 @@ class Context:
         caller = lifecycle_code()
         if caller is not None:
             raise DeadlockError(caller.fiber.name, "the whole tree")
-        await self._tree.kernel.wait_quiet()
+        await self._tree.wait_quiet()
         errors = self._tree.failures()
         if len(errors) == 1:
             raise errors[0]
@@ -504,21 +505,6 @@ class Context:
     @override
     def __repr__(self) -> str:
         return f"<Context of {self.fiber.name!r}>"
-
-
-def _make_fiber(tree: Tree, definition: Definition, place: Place | None, config: object) -> Fiber:
-    return Fiber(
-        # The root's has no owner but itself.
-        _owner=cast("Activation", None) if place is None else place.activation,
-        kernel=tree.kernel,
-        definition=definition,
-        mount=place,
-        required=dict(definition.required),
-        uid=next(tree.kernel.uids),
-        tree=tree,
-        config=config,
-        variables=copy_context(),
-    )
 
 
 _RESERVED: Final = frozenset(dir(Context))

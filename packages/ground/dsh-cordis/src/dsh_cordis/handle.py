@@ -101,9 +101,11 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
             return DONE if self.used else Completion(self.wait_by_hand)
         self._begun = self._by_hand = True
         self._raisers += 1
-        if self._undo():
-            self._finish()
-        self._raisers -= 1
+        try:
+            if self._undo():
+                self._finish()
+        finally:
+            self._raisers -= 1
         if self.used:
             self._raise_errors()
             return DONE
@@ -226,7 +228,12 @@ class Stack(Record, eq=False):
         items = self.items
         while items:
             handle, _ = items.popitem()
-            if not handle.unload():
+            try:
+                finished = handle.unload()
+            except BaseException:
+                items[handle] = None
+                raise
+            if not finished:
                 items[handle] = None  # it leaves the list only when finished
                 return handle
         return None

@@ -65,7 +65,7 @@ def create_scope(ctx: Context, key: object, parent: object | None = None) -> Sco
         ScopeError: The key has a parent already, or the link would close a cycle.
     """
     ctx._place.activation.check("create_scope")
-    ctx._tree.kernel.require_host("create_scope")
+    ctx._tree.require_open("create_scope")
     record = record_for(key)
     binding = None if parent is None else bind_scope_parent(key, parent)
     try:
