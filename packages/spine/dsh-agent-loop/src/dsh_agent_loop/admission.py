@@ -90,6 +90,8 @@ def _fall_back(rendered: str, surface: Surface) -> list[PromptChange]:
 
 
 def _consolidate(rendered: str, nodes: Sequence[SystemNode]) -> list[PromptChange]:
+    if len(nodes) == 1 and nodes[0].text == rendered:
+        return []
     head, *later = nodes
     emptied = [node for node in later if node.text != ""]
     if not rendered:

@@ -120,12 +120,15 @@ class Census:
     @property
     def quiet(self) -> bool:
         """Whether nothing counts: all that is left was given up or itself waits for quiet."""
-        if not self._live:
-            return True
-        counting = [live for live in self._live if not live.abandoned]
-        listeners = sum(1 for live in counting if live.kind == "listener")
         # Which listener waits is not known, only how many do; nothing else may wait from inside.
-        return listeners == len(counting) and listeners <= self._waiters
+        waiters = self._waiters
+        for live in self._live:
+            if live.abandoned:
+                continue
+            if live.kind != "listener" or waiters == 0:
+                return False
+            waiters -= 1
+        return True
 
     async def wait_quiet(self, *, inside: bool = False) -> None:
         """Return when nothing counts any more.

@@ -159,8 +159,8 @@ class LoopInbox:
 
     def _check_inserted(self, inserted: Sequence[Message], removed: Sequence[Message]) -> None:
         state = self._agent.inbox_state()
-        leaving = {message.id for message in removed}
-        pending = {message.id for message in (*state.next_turn, *state.next_step)} - leaving
+        pending = {message.id for message in (*state.next_turn, *state.next_step)}
+        pending.difference_update(message.id for message in removed)
         for message in inserted:
             if message.role != "user":
                 raise InboxError(

@@ -5,6 +5,8 @@ from dsh_llm import AbortSignal, Message
 from dsh_session import Completed, MaxTokens, TurnEndReason
 
 NOTHING = InboxState()
+_CUT = MaxTokens()
+_COMPLETED = Completed()
 
 
 class Turn:
@@ -36,4 +38,4 @@ class Turn:
     @property
     def ending(self) -> TurnEndReason:
         """How the turn ends when nothing goes wrong any more."""
-        return MaxTokens() if self.cut else Completed()
+        return _CUT if self.cut else _COMPLETED

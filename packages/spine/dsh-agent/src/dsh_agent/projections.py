@@ -90,6 +90,8 @@ def apply_splice(state: InboxState, splice: InboxSpliced, seq: int) -> InboxStat
 
 
 def _refuse_duplicates(state: InboxState, seq: int) -> None:
+    if len(state.next_turn) + len(state.next_step) < 2:
+        return
     ids = [message.id for message in (*state.next_turn, *state.next_step)]
     if len(set(ids)) != len(ids):
         twice = next(id_ for id_ in ids if ids.count(id_) > 1)
