@@ -34,7 +34,7 @@ class ProjectionDefinition(msgspec.Struct, Generic[S], frozen=True, kw_only=True
     state_type: Any = None
     """The type of the state for `msgspec`; checked and built when a state is restored."""
     view_type: Any = None
-    """The type of the view for `msgspec`; checked whenever it changes."""
+    """The type of the view for `msgspec`; checked when one is made."""
 
     def state_to_json(self, state: S) -> JsonValue:
         """The state as detached builtins."""
