@@ -51,7 +51,9 @@ def decode_row(data: bytes) -> SessionEvent | None:
         row = _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError):
         return None
-    name, build, check = _decoder.shapes[type(row)]
+    name, plain, build, check = _decoder.shapes[type(row)]
+    if plain and row.ignorable is None:
+        return SessionEvent(type=name, seq=row.seq, time=row.time, data=row.data)
     payload = row.data
     if build is not None:
         payload = build(payload)
@@ -149,8 +151,16 @@ class _Shape(NamedTuple):
     """What a row class stands for."""
 
     name: str
+    plain: bool
+    """What decodes is the payload of a log-only event, with nothing left to check."""
     build: _Build | None
     check: PayloadCheck | None
+
+
+def _shape(name: str, cls: type[SessionEventData]) -> _Shape:
+    build = _DATA[cls][1] if cls in _DATA else None
+    check = PAYLOAD_CHECKS.get(cls)
+    return _Shape(name, not cls.surface and build is None and check is None, build, check)
 
 
 class _RowDecoder:
@@ -166,9 +176,7 @@ class _RowDecoder:
 
     def _build(self, data: bytes) -> Any:  # as above
         self.shapes = {
-            _row_class(name, cls): _Shape(
-                name, _DATA[cls][1] if cls in _DATA else None, PAYLOAD_CHECKS.get(cls)
-            )
+            _row_class(name, cls): _shape(name, cls)
             for name, cls in registered_classes().items()
             if name not in RETIRED_SESSION_EVENT_TYPES
         }
