@@ -23,8 +23,9 @@ from ._body import BodyCall, BodyRunner
 from ._frames import Frame, FrameCancelledError, entered, stray
 from ._gate import Gate
 from ._json import snapshot
+from ._outcomes import after_abort, final, refused_early, settled, with_deferred, with_late
 from ._post import apply_decision, projected
-from ._results import aborted, failure, failure_of, materialised, rebuilt
+from ._results import aborted, failure_of, rebuilt
 from ._stages import Failing, Given, Stage, close_unused
 from ._visibility import ToolViews
 from .errors import ToolDecisionError, ToolNotFoundError
@@ -35,7 +36,6 @@ from .types import (
     Allow,
     PostToolDecision,
     PreToolDecision,
-    ResultHook,
     ToolExecutionInput,
     ToolExecutionResult,
     ToolFailure,
@@ -165,7 +165,7 @@ class ToolScheduler:
         execution.guarded = view.guarded
         if problem is None and not signal.aborted and not signal.abandoned:
             return execution, None
-        return execution, _refusal(execution, problem)
+        return execution, refused_early(execution, problem)
 
     # ---- stages 3 to 5 ----------------------------------------------------------------------
 
@@ -187,9 +187,9 @@ class ToolScheduler:
             with entered("tool-gate", execution._name, execution._call_id, None):
                 return self._gate.guarded(execution), None
         except anyio.get_cancelled_exc_class() as error:
-            return _final(execution, failure_of(stray(error))), None
+            return final(execution, failure_of(stray(error))), None
         except Exception as error:  # noqa: BLE001  # a broken guard fails this call only
-            return _final(execution, failure_of(error)), None
+            return final(execution, failure_of(error)), None
 
     async def _gated(
         self, execution: Execution, decision: Awaitable[PreToolDecision]
@@ -202,10 +202,10 @@ class ToolScheduler:
             )
         except FrameCancelledError:
             execution.silent = True
-            return _final(execution, aborted(started=False))
+            return final(execution, aborted(started=False))
         except Exception as error:  # noqa: BLE001  # a broken policy fails this call only
-            return _final(execution, failure_of(error))
-        return _final(execution, aborted(started=False)) if execution.gone else refusal
+            return final(execution, failure_of(error))
+        return final(execution, aborted(started=False)) if execution.gone else refusal
 
     async def _pass_gate(
         self, execution: Execution, decision: Awaitable[PreToolDecision]
@@ -228,14 +228,14 @@ class ToolScheduler:
         try:
             if answer is None:
                 result = await self._bodies.run(execution)
-                return _with_deferred(execution, result) if execution._contexts else result
+                return with_deferred(execution, result) if execution._contexts else result
             given = await _framed("tool-wrapper", execution, lambda: answer, answer)
             return self._normalised(execution, given)
         except FrameCancelledError:
             execution.silent = True
             return aborted(started=execution.body_started)
         except Exception as error:  # noqa: BLE001  # a broken wrapper fails this call only
-            return _final(execution, failure_of(error))
+            return final(execution, failure_of(error))
         finally:
             execution._signal = None  # judges see the caller's again
 
@@ -251,9 +251,9 @@ class ToolScheduler:
             try:
                 definition = self._views.lookup(execution.name, execution.agent)
             except ToolNotFoundError as error:
-                return _final(execution, failure_of(error))
+                return final(execution, failure_of(error))
             result = rebuilt(definition, execution, result, result.value)
-        return _after_abort(execution, _with_deferred(execution, result))
+        return after_abort(execution, with_deferred(execution, result))
 
     # ---- stages 8 to 10 ---------------------------------------------------------------------
 
@@ -269,12 +269,12 @@ class ToolScheduler:
             except Exception as error:  # noqa: BLE001  # a broken projection fails this call only
                 return failure_of(error), None
         if not self._ctx.has_listeners(ToolsPostExecute, execution._agent):
-            return _with_late(execution, result), None
+            return with_late(execution, result), None
         if execution.final or execution.gone:
             return result, None
         judgement = self._ask(ToolsPostExecute(exec=execution, result=result), _accept, execution)
         if judgement is _ACCEPTED:
-            return _with_late(execution, result), None
+            return with_late(execution, result), None
         return result, judgement
 
     async def _judged(
@@ -308,11 +308,11 @@ class ToolScheduler:
             if execution.gone:
                 execution.close()
                 return result
-            result = _after_abort(execution, result)
+            result = after_abort(execution, result)
         definition = execution.definition
         hook = None if definition is None else definition.finalize_content
         if hook is not None or not execution.settles(result):
-            result = _settled(execution, result, hook)
+            result = settled(execution, result, hook)
         execution.close()
         if self._ctx.has_listeners(ToolsResult, execution._agent):
             self._ctx.emit(ToolsResult(exec=execution, result=result), target=execution.target)
@@ -354,60 +354,6 @@ def _prepared(execution: Execution, result: ToolExecutionResult | None) -> Prepa
         "final-result" if execution.final else "post-result"
     )
     return Prepared(kind=kind, exec=execution, result=result)
-
-
-def _final(execution: Execution, result: ToolFailure) -> ToolFailure:
-    execution.final = True
-    return result
-
-
-def _refusal(execution: Execution, problem: str | None) -> ToolExecutionResult | None:
-    """The outcome of a call that is over before anybody hears of it."""
-    if execution.gone:
-        execution.silent = True
-        return _final(execution, aborted(started=False))
-    if problem is not None:
-        return _final(execution, failure(problem))
-    aborted_before = execution._caller_signal.aborted
-    return _final(execution, aborted(started=False)) if aborted_before else None
-
-
-def _with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
-    """`result` behind the contexts that were deferred during the execution."""
-    contexts = (*execution.take_contexts(), *result.additional_contexts)
-    return msgspec.structs.replace(result, additional_contexts=contexts)
-
-
-def _with_late(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
-    """`result` before the contexts that were deferred after its body."""
-    if not execution._contexts or execution.final or execution.gone:
-        return result
-    contexts = (*result.additional_contexts, *execution.take_contexts())
-    return msgspec.structs.replace(result, additional_contexts=contexts)
-
-
-def _after_abort(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
-    """A success that nobody wants any more is an abort, with its contexts; failures stay."""
-    if execution._caller_signal.aborted and isinstance(result, ToolSuccess):
-        answer = aborted(started=execution.body_started)
-        return msgspec.structs.replace(answer, additional_contexts=result.additional_contexts)
-    return result
-
-
-def _settled(
-    execution: Execution, result: ToolExecutionResult, hook: ResultHook | None
-) -> ToolExecutionResult:
-    """The result with its last content; it holds for good."""
-    try:
-        settled = materialised(result, execution)
-        if hook is None:
-            return settled
-        content = hook(execution, settled)
-        if content is not None:
-            settled = msgspec.structs.replace(settled, content=content)
-        return materialised(settled, execution)
-    except Exception as error:  # noqa: BLE001  # a broken finalizer fails this call only
-        return failure_of(error)
 
 
 async def _framed(
