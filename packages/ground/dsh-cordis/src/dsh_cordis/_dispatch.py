@@ -73,30 +73,23 @@ class Listener(Handle):
     fn: Fn
     """What dispatches call; a no-op once this is disposed, so a snapshot skips it."""
 
-    wrapped: Fn
-    """What was registered; a waterfall calls it, in whose chain an admitted listener stays."""
-
-    everywhere: bool = False
-    once: bool = False
-    spent: bool = False
+    everywhere: bool
+    once: Fn | None = None
+    """What is still to be called, at most once."""
 
     simple: ClassVar[bool] = True
 
     def only_once(self) -> None:
         """Make it a once-listener; before the first dispatch."""
-        self.once = True
-        self.fn = self._call_once
+        self.once, self.fn = self.fn, self.call_once
 
-    def take(self) -> bool:
-        """Use up a once-listener; False when it is used up already."""
-        if self.spent:
-            return False
-        self.spent = True
+    def call_once(self, event: Event, rest: Callable[[], object] | None = None) -> object:
+        """Call a once-listener; one that is used up is passed over."""
+        once, self.once = self.once, None
+        if once is None:
+            return None if rest is None else rest()
         self()
-        return True
-
-    def _call_once(self, event: Event) -> object:
-        return self.wrapped(event) if self.take() else None
+        return once(event) if rest is None else once(event, rest)
 
     @property
     def activation(self) -> Activation:
@@ -300,12 +293,5 @@ def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], o
         return inner()
     rest: Callable[[], object] = inner
     for listener in reversed(listeners):
-        if listener.once:
-            rest = partial(_once, listener, event, rest)
-        else:
-            rest = partial(listener.fn, event, rest)
+        rest = partial(listener.fn, event, rest)
     return rest()
-
-
-def _once(listener: Listener, event: Event, rest: Callable[[], object]) -> object:
-    return listener.wrapped(event, rest) if listener.take() else rest()

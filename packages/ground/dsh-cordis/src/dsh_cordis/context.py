@@ -191,30 +191,19 @@ class Context:
             InactiveError: The activation of this context has ended.
         """
         place = self._place
-        activation = place.activation
-        activation.check("ctx.on")
+        owner = place.activation
+        owner.check("ctx.on")
         name = getattr(event, "name", None)
         if not isinstance(name, str) or not callable(listener):
             raise TypeError(
                 f"ctx.on takes an event class with a name and a listener, not {event!r}"
             )
         row = self._tree.rows.get(name) or self._tree.row(name)
-        stack = activation.stack
-        entry = Listener(
-            self,
-            place.scope,
-            row,
-            listener,
-            listener,
-            everywhere,
-            label=name,
-            _owner=activation,
-            _home=stack,
-        )
+        entry = Listener(self, place.scope, row, listener, everywhere, label=name, _owner=owner)
         if once:
             entry.only_once()
         row.add(entry, prepend=prepend)
-        stack.items[entry] = None
+        owner.stack.add(entry)
         return entry
 
     def emit(self, event: Emit, *, target: Target | None = None) -> None:
