@@ -20,9 +20,10 @@ from dsh_tools import (
     Number,
     ToolDeclarationError,
     ToolRunContext,
+    ToolSuccess,
     tool,
 )
-from dsh_tools.testing import text_of, tool_bench
+from dsh_tools.testing import code_of, text_of, tool_bench
 
 
 class Color(enum.Enum):
@@ -392,6 +393,69 @@ def test_T35_named_types_stand_for_what_they_name() -> None:
 async def test_T31_a_bound_method_becomes_a_tool() -> None:
     async with tool_bench(tool(Owner().method)) as bench:
         assert text_of(await bench.run("method", x=3)) == "3"
+
+
+async def test_T35_T40_T41_unions_and_nested_types_arrive_typed_and_leave_as_json() -> None:
+    seen: list[object] = []
+
+    @tool(render=lambda arguments, value: "shown")
+    async def work(
+        part: Span | Cut | None,
+        parts: list[Span | Cut | str],
+        color: Color = Color.RED,
+        todo: Todo | None = None,
+        anything: Json = None,
+    ) -> list[Span | Cut | Literal["none"] | float | None]:
+        """Work."""
+        seen.append((part, parts, color, todo, anything))
+        return [Span("span", 3), Cut(kind="cut", at_line=1), "none", 1.5, None]
+
+    async with tool_bench(work) as bench:
+        span, cut = {"kind": "span", "end": 2}, {"kind": "cut", "atLine": 7}
+        given = {"part": cut, "parts": [span, "text"], "color": "blue", "anything": {"a": [1]}}
+        result = await bench.run("work", **given, todo={"content": "c"})
+        assert isinstance(result, ToolSuccess)
+        assert result.value == [
+            {"kind": "span", "end": 3},
+            {"kind": "cut", "atLine": 1},
+            "none",
+            1.5,
+            None,
+        ]
+        whole = (
+            Cut(kind="cut", at_line=7),
+            [Span("span", 2), "text"],
+            Color.BLUE,
+            {"content": "c"},
+            {"a": [1]},
+        )
+        assert seen == [whole]
+        anything = seen[0][4]  # type: ignore[index]  # the tuple above
+        anything["a"].append(2)  # T40: its own, thawed
+        wrong = await bench.run("work", part={"kind": "cut"}, parts=[1])
+        assert code_of(wrong) == "INVALID_ARGS"
+        assert "'part'" in text_of(wrong)
+        assert "'parts[0]'" in text_of(wrong)
+
+
+async def test_T39_what_validators_refuse_is_told_with_its_path() -> None:
+    def even(value: int) -> int:
+        if value % 2:
+            raise ValueError("odd")
+        return value
+
+    Even = Annotated[int, AfterValidator(even)]  # noqa: N806  # a type
+
+    @tool
+    async def work(one: Even, many: list[Even]) -> str:
+        """Work."""
+        return ""
+
+    async with tool_bench(work) as bench:
+        assert text_of(await bench.run("work", one=2, many=[2, 4])) == "(no output)"
+        wrong = text_of(await bench.run("work", one=1, many=[2, 3]))
+        assert "'one': Value error, odd" in wrong
+        assert "'many[1]': Value error, odd" in wrong
 
 
 def test_T41_the_return_annotation_gives_the_output_schema() -> None:

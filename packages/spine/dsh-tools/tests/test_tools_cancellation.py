@@ -314,6 +314,33 @@ async def test_T74_a_body_that_never_waits_cannot_have_been_cancelled() -> None:
         assert text_of(result) in {"Error: CancelledError", "Error: Cancelled"}
 
 
+async def test_T74_a_guard_cannot_have_been_cancelled_either() -> None:
+    kept = await a_cancellation()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    def odd(run: ToolRunContext) -> str | None:
+        raise kept
+
+    async with tool_bench(work) as bench:
+        judged: list[object] = []
+
+        def judge(
+            event: ToolsPostExecute, next_: Next[PostToolDecision]
+        ) -> Awaitable[PostToolDecision]:
+            judged.append(event)
+            return next_()
+
+        bench.ctx.on(ToolsPostExecute, judge)
+        bench.tools.guard(odd)
+        result = await bench.run("work")
+        assert text_of(result) in {"Error: CancelledError", "Error: Cancelled"}
+        assert judged == []
+
+
 @pytest.mark.parametrize("stage", [ToolsPreExecute, ToolsExecute, ToolsPostExecute])
 async def test_T74_a_listener_that_never_waits_cannot_have_been_cancelled(
     stage: type[ToolsPreExecute] | type[ToolsExecute] | type[ToolsPostExecute],
@@ -611,6 +638,43 @@ async def test_T128_a_frame_can_be_cancelled_through_the_census() -> None:
 
             result = await outcome(bench, "work", AbortController(), meanwhile)
         assert (code_of(result), stage.log, census.running) == ("ABORTED", [], [])
+
+
+@pytest.mark.parametrize(
+    ("stage", "kind"),
+    [
+        (ToolsPreExecute, "tool-gate"),
+        (ToolsExecute, "tool-wrapper"),
+        (ToolsPostExecute, "tool-post"),
+    ],
+)
+async def test_T88_T128_a_policy_cancelled_through_the_census_ends_its_call_in_silence(
+    stage: type[ToolsPreExecute] | type[ToolsExecute] | type[ToolsPostExecute], kind: str
+) -> None:
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async def stuck(event: object, next_: object) -> None:
+        await anyio.sleep_forever()
+
+    async with tool_bench(work) as bench:
+        published: list[object] = []
+        bench.ctx.on(ToolsResult, published.append)
+        bench.ctx.on(stage, stuck)  # type: ignore[misc]  # a class out of three
+        with RecordingCensus().installed() as census:
+
+            def meanwhile() -> None:
+                (entry,) = census.running
+                assert entry.kind == kind
+                assert entry.cancel is not None
+                entry.cancel()
+
+            result = await outcome(bench, "work", AbortController(), meanwhile)
+        started = stage is ToolsPostExecute
+        assert code_of(result) == ("ABORTED" if started else "ABORTED_BEFORE_DISPATCH")
+        assert (published, census.running) == ([], [])
 
 
 @pytest.mark.parametrize("mode", ["scope", "cooperative"])

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from dsh_cordis import Next
-from dsh_llm import AbortController, TextBlock, create_user_message
+from dsh_llm import AbortController, CallId, TextBlock, create_user_message
 from dsh_session import ToolErrorInfo
 from dsh_tools import (
     Accept,
@@ -596,3 +596,67 @@ async def test_T132_a_stage_that_is_dropped_says_nothing() -> None:
         assert not stage.immediate
         del stage  # a coroutine that is never awaited would warn, and warnings fail tests
         gc.collect()
+
+
+async def test_T60_a_foreign_success_of_a_tool_that_is_gone_is_an_unknown_tool() -> None:
+    async with tool_bench() as bench:
+        registered = bench.tools.register(echo)
+        kept = await bench.run("echo", text="x")
+        judged: list[str] = []
+
+        async def cached(
+            event: ToolsExecute, next_: Next[ToolExecutionResult]
+        ) -> ToolExecutionResult:
+            registered()
+            return kept
+
+        bench.ctx.on(ToolsExecute, cached)
+
+        def judge(event: ToolsPostExecute) -> PostToolDecision:
+            judged.append("post")
+            return Accept()
+
+        post(bench, judge)
+        assert code_of(await bench.run("echo", text="x")) == "UNKNOWN_TOOL"
+        assert judged == []
+
+
+async def test_T60_a_wrapper_that_answers_with_something_else_fails_its_call() -> None:
+    async def odd(event: ToolsExecute, next_: Next[ToolExecutionResult]) -> ToolExecutionResult:
+        return "done"  # type: ignore[return-value]  # what is tested
+
+    async with tool_bench(echo) as bench:
+        bench.ctx.on(ToolsExecute, odd)
+        result = await bench.run("echo", text="x")
+        assert code_of(result) == "INVALID_DECISION"
+        assert "'echo' answered 'done'" in text_of(result)
+
+
+async def test_T66_a_context_of_a_projection_stands_behind_those_of_the_body() -> None:
+    first, second = create_user_message("first"), create_user_message("second")
+
+    def project(run: ToolRunContext, result: ToolExecutionResult) -> Content | None:
+        run.defer_context(second)
+        return None
+
+    @tool(project_content=project)
+    async def work(run: ToolRunContext) -> str:
+        """Work."""
+        run.defer_context(first)
+        return "done"
+
+    async with tool_bench(work) as bench:
+        assert (await bench.run("work")).additional_contexts == (first, second)
+        bench.ctx.on(ToolsPostExecute, lambda event, next_: next_())
+        assert (await bench.run("work")).additional_contexts == (first, second)
+        post(bench, lambda event: Accept())
+        assert (await bench.run("work")).additional_contexts == (first, second)
+
+
+async def test_T132_a_record_that_was_not_prepared_is_refused() -> None:
+    async with tool_bench(echo) as bench:
+        record = ToolRunContext(
+            "echo", {}, CallId("c1"), AbortController().signal, None, None, None
+        )
+        with pytest.raises(TypeError, match="was not made by prepare"):
+            await bench.tools.scheduler.dispatch(record)
