@@ -14,7 +14,8 @@ from contextlib import (
 )
 from functools import partial
 from inspect import isasyncgen, iscoroutine, isgenerator
-from typing import TypeGuard
+from types import FunctionType, MethodType
+from typing import Final, TypeGuard
 
 import anyio
 import msgspec
@@ -247,7 +248,7 @@ def set_up(owner: Owner, stack: Stack, shape: object, label: str) -> Handle:
     """Register one effect of any accepted shape; it belongs to `stack` before its set-up runs."""
     if is_async_manager(shape):
         return manage(owner, stack, shape, label)
-    manager = shape if isinstance(shape, AbstractContextManager) else None
+    manager = shape if is_manager(shape) else None
     begin = (lambda: manager) if manager is not None else shape
     if isinstance(begin, Handle) or not callable(begin):
         raise TypeError(
@@ -312,7 +313,7 @@ def collect(
         return value
     if is_async_manager(value):
         return manage(owner, stack, value, label)
-    if isinstance(value, AbstractContextManager):
+    if is_manager(value):
         value.__enter__()
         value = partial(value.__exit__, None, None, None)
     if not callable(value):
@@ -357,4 +358,15 @@ def is_awaitable(value: object) -> TypeGuard[Awaitable[object]]:
 
 def is_async_manager(value: object) -> TypeGuard[AbstractAsyncContextManager[object]]:
     """Whether a value is an async context manager; a fiber is a handle first."""
-    return isinstance(value, AbstractAsyncContextManager) and not isinstance(value, Handle)
+    if type(value) in _PLAIN or isinstance(value, Handle):
+        return False
+    return isinstance(value, AbstractAsyncContextManager)
+
+
+def is_manager(value: object) -> TypeGuard[AbstractContextManager[object]]:
+    """Whether a value is a context manager."""
+    return type(value) not in _PLAIN and isinstance(value, AbstractContextManager)
+
+
+_PLAIN: Final = (FunctionType, MethodType, partial)
+"""What nearly every effect is, and never a context manager; asking the abstract class is slow."""
