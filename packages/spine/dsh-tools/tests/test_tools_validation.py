@@ -1,5 +1,7 @@
 """Values against the schema subset."""
 
+import inspect
+import sys
 from typing import Literal
 
 import pytest
@@ -183,6 +185,23 @@ async def test_T124_the_gaps_of_the_libraries_around_are_closed() -> None:
         # And the keywords that a library would accept without enforcing them.
         with pytest.raises(JsonSchemaError):
             assert_json_schema({"type": "string", "format": "date"})
+
+
+def test_T30_a_caller_that_has_nearly_used_up_the_stack_gets_a_violation() -> None:
+    schema: dict[str, JsonValue] = {"type": "string"}
+    value: JsonValue = "x"
+    for _ in range(90):
+        schema = {"type": "array", "items": schema}
+        value = [value]
+    checked = Checked(schema)
+    assert checked.violations(value, "value") == []
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(len(inspect.stack()) + 60)
+        violations = checked.violations(value, "value")
+    finally:
+        sys.setrecursionlimit(limit)
+    assert [(each.path, each.kind) for each in violations] == [("value", "depth")]
 
 
 _SCALARS = st.sampled_from([None, False, True, 0, 1, 2, 1.0, 1.5, 2**53 - 1, "", "a", "b"])
