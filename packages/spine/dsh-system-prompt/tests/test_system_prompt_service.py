@@ -14,7 +14,6 @@ from dsh_cordis import (
     ConfigError,
     Context,
     Next,
-    ScopedTable,
     bind_scope_parent,
     create_scope,
 )
@@ -41,7 +40,7 @@ from dsh_system_prompt import (
     section_order,
     texts,
 )
-from dsh_system_prompt.scopes import ScopeCache
+from dsh_system_prompt.scopes import ScopeCache, WatchedTable
 
 BARE = Config(include_harness_identity=False)
 
@@ -274,7 +273,7 @@ async def test_T107_a_scope_that_moves_sees_what_stands_above_it_then() -> None:
 async def test_what_is_kept_for_a_scope_goes_with_it() -> None:
     async with bench() as b:
         made: list[object] = []
-        table = ScopedTable[str](duplicate=RuntimeError)
+        table = WatchedTable[str](duplicate=RuntimeError)
 
         def make(scope: object | None) -> int:
             made.append(1)

@@ -5,9 +5,32 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import ref
 
-from dsh_cordis import Layer, ScopedTable, scope_chain_of
+from typing_extensions import override
+
+from dsh_cordis import Context, Handle, Layer, ScopedTable, scope_chain_of, scope_of
 
 V = TypeVar("V")
+
+
+class WatchedTable(ScopedTable[V]):
+    """A table that knows whether anybody ever registered for a scope."""
+
+    scoped = False
+
+    @override
+    def set(self, ctx: Context, name: str, value: V) -> Handle:
+        """See `ScopedTable`."""
+        self._watch(ctx)
+        return super().set(ctx, name, value)
+
+    @override
+    def add(self, ctx: Context, value: V) -> Handle:
+        """See `ScopedTable`."""
+        self._watch(ctx)
+        return super().add(ctx, value)
+
+    def _watch(self, ctx: Context) -> None:
+        self.scoped = self.scoped or scope_of(ctx) is not None
 
 
 class _Kept(Generic[V]):
@@ -35,7 +58,7 @@ class ScopeCache(Generic[V]):
     """
 
     def __init__(
-        self, make: Callable[[object | None], V], tables: Sequence[ScopedTable[Any]]
+        self, make: Callable[[object | None], V], tables: Sequence[WatchedTable[Any]]
     ) -> None:
         """Take what makes a value for a scope key or for `None`, and all that it reads."""
         self._make = make
@@ -52,9 +75,12 @@ class ScopeCache(Generic[V]):
     def get(self, scope: object | None) -> V:
         """The value for a viewer."""
         if scope is not None:
-            chain = scope_chain_of(scope)
-            if self._is_layered(chain):
-                return self._get_scoped(scope, chain)
+            for table in self._tables:
+                if table.scoped:
+                    chain = scope_chain_of(scope)
+                    if self._is_layered(chain):
+                        return self._get_scoped(scope, chain)
+                    break
         kept = self._for_everyone
         if kept is None:
             kept = self._for_everyone = _Kept((), self._make(None))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
-from dsh_cordis import Context, Handle, ScopedTable, Service, Target
+from dsh_cordis import Context, Handle, Service, Target
 from dsh_llm import AbortSignal
 
 from . import texts
@@ -18,7 +18,7 @@ from .errors import PromptRegistrationError
 from .events import SystemPromptAssemble, SystemPromptChange
 from .interpolation import VARIABLE_NAME
 from .positions import section_order
-from .scopes import ScopeCache, walk
+from .scopes import ScopeCache, WatchedTable, walk
 from .types import AssemblyContext, PromptAssembly, TextProvider, ToolsProvider
 
 if TYPE_CHECKING:  # pydantic is loaded when a prompt service is mounted, not before
@@ -55,11 +55,11 @@ class SystemPrompt(Service):
             self._variable_layers.clear()
             ctx.emit(SystemPromptChange())
 
-        self._sections = ScopedTable[Section](duplicate=_duplicate, on_change=changed)
-        self._contexts = ScopedTable[ContextEntry](duplicate=_duplicate, on_change=changed)
-        self._variables = ScopedTable[TextProvider](duplicate=_duplicate, on_change=changed)
-        self._tools = ScopedTable[ToolsProvider](duplicate=_duplicate, on_change=changed)
-        self._suppressions = ScopedTable[None](duplicate=_duplicate, on_change=changed)
+        self._sections = WatchedTable[Section](duplicate=_duplicate, on_change=changed)
+        self._contexts = WatchedTable[ContextEntry](duplicate=_duplicate, on_change=changed)
+        self._variables = WatchedTable[TextProvider](duplicate=_duplicate, on_change=changed)
+        self._tools = WatchedTable[ToolsProvider](duplicate=_duplicate, on_change=changed)
+        self._suppressions = WatchedTable[None](duplicate=_duplicate, on_change=changed)
         tables = (self._sections, self._contexts, self._tools, self._suppressions)
         self._plans = ScopeCache(self._plan, tables)
         self._variable_layers = ScopeCache(self._variables.chain_layers, (self._variables,))

@@ -9,10 +9,10 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from dsh_brand import NotJsonError, freeze_object
-from dsh_cordis import Context, Handle, ScopedTable, scope_of
+from dsh_cordis import Context, Handle, scope_of
 from dsh_llm import ToolSchema
 from dsh_system_prompt import ToolsContribution
-from dsh_system_prompt.scopes import ScopeCache, walk
+from dsh_system_prompt.scopes import ScopeCache, WatchedTable, walk
 
 from . import texts
 from .errors import ToolDeclarationError, ToolNotFoundError, ToolRegistrationError
@@ -69,9 +69,9 @@ class ToolViews:
             self._cache.clear()
             on_change()
 
-        self._tools = ScopedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
-        self._restrictions = ScopedTable[_Restriction](duplicate=_duplicate, on_change=changed)
-        self._guards = ScopedTable[Guard](duplicate=_duplicate, on_change=self._forget)
+        self._tools = WatchedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
+        self._restrictions = WatchedTable[_Restriction](duplicate=_duplicate, on_change=changed)
+        self._guards = WatchedTable[Guard](duplicate=_duplicate, on_change=self._forget)
         tables = (self._tools, self._restrictions, self._guards)
         self._cache = ScopeCache(self._view, tables)
         self.current: Final = self._cache.get
