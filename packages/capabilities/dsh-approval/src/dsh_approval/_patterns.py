@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
+_MAX_NAME: Final = 255
+"""Longer ones name no file, and as patterns they take long to try."""
 _OPERATORS: Final = frozenset(";&|<>$`(){}")
 """What a shell reads as more than a word."""
 _CLASS: Final = re.compile(r"\[!?\]?[^\]]*\]")
@@ -23,7 +25,11 @@ _URL: Final = re.compile(r"https?://([^/?#\\]*)")
 _COMMAND_NAMES: Final = frozenset({"command", "cmd", "script"})
 _PATH_NAMES: Final = ("path", "file", "dir", "directory", "cwd")
 _JOINTS: Final = re.compile(r"([;&|<>(){}$`\n\r])")
-_ASSIGNMENT: Final = re.compile(r"\w+=")
+_ASSIGNMENT: Final = re.compile(r"\w+(\[[^]]*\])?\+?=")
+_BRACES: Final = re.compile(r"\{([^{}\s]*)\}")
+_RANGE: Final = re.compile(r"\{(\w)\.\.\w\}")
+_MAX_EXPANSIONS: Final = 50
+_MAX_EXPANDED: Final = 100_000
 _KEYWORDS: Final = frozenset(
     ("!", "if", "then", "else", "elif", "do", "while", "until", "time", "coproc")
 )
@@ -73,7 +79,8 @@ def restricts(pattern: str, name: str, text: str, cwd: str | None) -> bool:
     """
     name = name.lower()
     if name in _COMMAND_NAMES:
-        return any(fnmatchcase(reading, pattern) for reading in _commands(text))
+        program = pattern.partition(" ")[0]
+        return any(fnmatchcase(reading, pattern) for reading in _commands(text, program))
     if name.endswith(_PATH_NAMES):
         # On many systems capitals and forms of accents make no other file.
         pattern = _folded(pattern)
@@ -91,7 +98,7 @@ def _climbs(text: str) -> int:
 
 def _is_way_up(part: str) -> bool:
     # A shell expands a pattern to a name with a dot only where the dot is written.
-    return part.startswith(".") and fnmatchcase("..", part)
+    return part.startswith(".") and (len(part) > _MAX_NAME or fnmatchcase("..", part))
 
 
 def _same_host(pattern: re.Match[str], text: str) -> bool:
@@ -105,28 +112,53 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
 
 
-def _commands(line: str) -> Iterator[str]:
-    """A command line, and every simple command in it without quotes; some of these are none."""
+def _commands(line: str, sought: str) -> Iterator[str]:
+    """A command line, and every simple command in it without quotes; some of these are none.
+
+    Args:
+        line: As a shell gets it.
+        sought: A program; where a word is a pattern that may stand for it, it does.
+    """
     yield line
     joint = ""
-    for part in _JOINTS.split(line.replace("\\\n", "")):
+    for part in _JOINTS.split(_without_braces(line.replace("\\\n", ""))):
         if _JOINTS.fullmatch(part):
             joint = part
             continue
         words = _QUOTES.sub("", part).split()
         yield " ".join(words)
-        yield from _runs(words)
+        yield from _runs(words, sought)
         if joint in ("<", ">", "&"):
-            yield from _runs(words[1:])  # the first one names what it is redirected to
+            yield from _runs(words[1:], sought)  # the first one names what it is redirected to
 
 
-def _runs(words: list[str]) -> Iterator[str]:
+def _without_braces(line: str) -> str:
+    """`su{do,}` as a shell expands it."""
+    line = _RANGE.sub(r"\1", line)
+    for _ in range(_MAX_EXPANSIONS):
+        found = next((each for each in _BRACES.finditer(line) if "," in each[1]), None)
+        if found is None:
+            break
+        start = max(line.rfind(blank, 0, found.start()) for blank in " \t\n") + 1
+        ends = [at for blank in " \t\n" if (at := line.find(blank, found.end())) >= 0]
+        end = min(ends, default=len(line))
+        choices = found[1].split(",")
+        if len(choices) * (end - start) > _MAX_EXPANDED:
+            break
+        before, after = line[start : found.start()], line[found.end() : end]
+        words = " ".join(f"{before}{choice}{after}" for choice in choices)
+        line = f"{line[:start]}{words}{line[end:]}"
+    return line
+
+
+def _runs(words: list[str], sought: str) -> Iterator[str]:
     """What the words run: behind assignments and keywords, and anything behind a wrapper."""
     wrapped = False
     for start, word in enumerate(words):
         program = posixpath.basename(word)
         rest = " ".join(words[start + 1 : start + _MAX_WORDS])
-        for spelled in {word, program}:
+        stands_for = len(program) <= _MAX_NAME and fnmatchcase(sought, program)
+        for spelled in {word, program, sought if stands_for else program}:
             # The space lets `sudo *` match a `sudo` whose arguments were split off.
             yield f"{spelled} {rest}"
             yield f"{spelled} {rest}".rstrip()
