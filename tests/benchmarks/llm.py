@@ -21,12 +21,14 @@ import anyio
 import httpx
 import msgspec
 
+from dsh_cordis import Context
 from dsh_llm import (
     AssistantStreamAccumulator,
     BlockAssembler,
     CallId,
     FinishChunk,
     GenerateOptions,
+    LlmService,
     Message,
     ModelSource,
     TextBlock,
@@ -45,6 +47,7 @@ CHUNKS = 20_000
 SMALL = 5
 REQUESTS = 200
 ABORTS = 100
+MANY = 5_000
 ROUNDS = 7
 
 # -- the server: its own process, plain sockets, every event an HTTP chunk of its own -----------------
@@ -120,7 +123,8 @@ def _quiet(accepted: socket.socket) -> None:
 
 
 @contextmanager
-def _server() -> Iterator[str]:
+def server() -> Iterator[str]:
+    """The base URL of a server that runs."""
     command = [sys.executable, str(Path(__file__)), "--serve"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -154,8 +158,8 @@ class Payload(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(Payload)
-_BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
-_OPTIONS = GenerateOptions(provider="x", model="m", messages=[create_user_message("hi")])
+BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+OPTIONS = GenerateOptions(provider="x", model="m", messages=[create_user_message("hi")])
 
 
 async def raw_socket(base: str, count: int) -> None:
@@ -179,10 +183,11 @@ async def raw_socket(base: str, count: int) -> None:
 
 def _texts(lines: Sequence[bytes]) -> list[str]:
     events = [line[6:] for line in lines if line.startswith(b"data: {")]
-    return [_text(event) for event in events]
+    return [text_of(event) for event in events]
 
 
-def _text(event: str | bytes) -> str:
+def text_of(event: str | bytes) -> str:
+    """The text of an event's data."""
     return _DECODER.decode(event).choices[0].delta.content or ""
 
 
@@ -192,31 +197,10 @@ def httpx_lines(client: httpx.AsyncClient) -> Work:
     async def work(base: str, count: int) -> None:
         texts: list[str] = []
         url = f"{base}/stream/{count}/v1/chat/completions"
-        async with client.stream("POST", url, json=_BODY) as response:
+        async with client.stream("POST", url, json=BODY) as response:
             async for line in response.aiter_lines():
                 if line.startswith("data: {"):
-                    texts.append(_text(line[6:]))  # noqa: PERF401  # as people write it
-        assert len("".join(texts)) > count
-
-    return work
-
-
-def openai_client() -> Work:
-    """The client of OpenAI, where it is installed."""
-    from openai import AsyncOpenAI  # type: ignore[import-not-found, unused-ignore]  # optional
-
-    clients: dict[tuple[str, int], Any] = {}  # of a library that may be absent
-
-    async def work(base: str, count: int) -> None:
-        client = clients.get((base, count))
-        if client is None:
-            client = clients[base, count] = AsyncOpenAI(
-                api_key="k", base_url=f"{base}/stream/{count}/v1", max_retries=0
-            )
-        stream = await client.chat.completions.create(
-            model="m", messages=[{"role": "user", "content": "hi"}], stream=True
-        )
-        texts = [chunk.choices[0].delta.content or "" async for chunk in stream]
+                    texts.append(text_of(line[6:]))  # noqa: PERF401  # as people write it
         assert len("".join(texts)) > count
 
     return work
@@ -234,7 +218,7 @@ def adapter_stream(adapter_class: Callable[..., Any], engine: Engine) -> Work:
             )
         assembler = BlockAssembler()
         recorder = AssistantStreamAccumulator()
-        async with aclosing(adapters[key].stream(_OPTIONS)) as stream:
+        async with aclosing(adapters[key].stream(OPTIONS)) as stream:
             async for chunk in stream:
                 assembler.push(chunk)
                 recorder.push(1, chunk)
@@ -249,7 +233,7 @@ def bare_request(client: httpx.AsyncClient) -> Work:
 
     async def work(base: str, count: int) -> None:
         url = f"{base}/stream/{SMALL}/v1/chat/completions"
-        body = msgspec.json.encode(_BODY)
+        body = msgspec.json.encode(BODY)
         for _ in range(count):
             response = await client.post(url, content=body)
             assert response.status_code == 200
@@ -267,9 +251,33 @@ def adapter_requests(engine: Engine) -> Work:
                 {"x": {"base_url": f"{base}/stream/{SMALL}/v1"}}, engine=engine
             )
         for _ in range(count):
-            async with aclosing(adapters[base].stream(_OPTIONS)) as stream:
+            async with aclosing(adapters[base].stream(OPTIONS)) as stream:
                 async for _chunk in stream:
                     pass
+
+    return work
+
+
+def through_a_context(engine: Engine, *, keep_alive: bool, tasks: int) -> Work:
+    """Small answers through one context, by so many tasks that run together."""
+
+    async def ask(service: LlmService, count: int) -> None:
+        for _ in range(count):
+            async with aclosing(service.stream(OPTIONS)) as stream:
+                async for _chunk in stream:
+                    pass
+
+    async def work(base: str, count: int) -> None:
+        profile = {"base_url": f"{base}/stream/{SMALL}/v1", "keep_alive": keep_alive}
+        async with Context() as ctx:
+            ctx.plugin(LlmService)
+            await ctx.settled()
+            adapter = OpenAiAdapter({"x": profile}, engine=engine)
+            ctx.llm.register_adapter(adapter.providers, adapter)
+            each = max(1, count // tasks)
+            async with anyio.create_task_group() as group:
+                for _ in range(count // each):
+                    group.start_soon(ask, ctx.llm, each)
 
     return work
 
@@ -280,7 +288,7 @@ def abort_by_hand(client: httpx.AsyncClient) -> Work:
     async def work(base: str, count: int) -> None:
         url = f"{base}/stall/{SMALL}/v1/chat/completions"
         for _ in range(count):
-            async with client.stream("POST", url, json=_BODY) as response:
+            async with client.stream("POST", url, json=BODY) as response:
                 seen = 0
                 async for line in response.aiter_lines():
                     if line.startswith("data: {"):
@@ -302,7 +310,7 @@ def abort_adapter(engine: Engine) -> Work:
                 {"x": {"base_url": f"{base}/stall/{SMALL}/v1"}}, engine=engine
             )
         for _ in range(count):
-            async with aclosing(adapters[base].stream(_OPTIONS)) as stream:
+            async with aclosing(adapters[base].stream(OPTIONS)) as stream:
                 seen = 0
                 async for chunk in stream:
                     seen += isinstance(chunk, TextDelta)
@@ -377,14 +385,18 @@ def _table(title: str, baseline: str, best: Mapping[str, float]) -> str:
     return "\n".join([*head, *rows, "", ""])
 
 
+Sizes = tuple[int, int, int, int]
+"""How many chunks, requests, aborts and requests at once."""
+
 LINES = "httpx lines + msgspec"
 BARE = "bare httpx request"
+ALONE = "one at a time"
 HAND = "loop by hand"
 JOIN = "joining its bytes"
 
 
-async def _asyncio_cases(base: str, sizes: tuple[int, int, int], rounds: int) -> None:
-    chunks, requests, aborts = sizes
+async def _asyncio_cases(base: str, sizes: Sizes, rounds: int) -> None:
+    chunks, requests, aborts, many = sizes
     async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
         engines = {"default": HttpxEngine(fast=False)}
         if find_spec("httpx_aiohttp") is not None:
@@ -393,12 +405,23 @@ async def _asyncio_cases(base: str, sizes: tuple[int, int, int], rounds: int) ->
         for name, engine in engines.items():
             works[f"chat completions, {name}"] = adapter_stream(OpenAiAdapter, engine)
             works[f"Messages, {name}"] = adapter_stream(AnthropicAdapter, engine)
-        if find_spec("openai") is not None:
-            works["openai client"] = openai_client()
         _say(_table("per chunk, asyncio", LINES, await _measured(works, base, chunks, rounds)))
         works = {BARE: bare_request(client)}
         works |= {f"adapter, {name}": adapter_requests(each) for name, each in engines.items()}
         _say(_table("per request, asyncio", BARE, await _measured(works, base, requests, rounds)))
+        for name, engine in engines.items():
+            works = {
+                ALONE: through_a_context(engine, keep_alive=True, tasks=1),
+                "1,000 at once": through_a_context(engine, keep_alive=True, tasks=1000),
+                "one at a time, each connects": through_a_context(
+                    engine, keep_alive=False, tasks=1
+                ),
+                "1,000 at once, each connects": through_a_context(
+                    engine, keep_alive=False, tasks=1000
+                ),
+            }
+            found = await _measured(works, base, many, min(rounds, 3))
+            _say(_table(f"many requests, {name}, asyncio", ALONE, found))
         works = {HAND: abort_by_hand(client)}
         works |= {f"adapter, {name}": abort_adapter(each) for name, each in engines.items()}
         _say(_table("abort, asyncio", HAND, await _measured(works, base, aborts, rounds)))
@@ -406,7 +429,7 @@ async def _asyncio_cases(base: str, sizes: tuple[int, int, int], rounds: int) ->
             await engine.aclose()
 
 
-async def _trio_cases(base: str, sizes: tuple[int, int, int], rounds: int) -> None:
+async def _trio_cases(base: str, sizes: Sizes, rounds: int) -> None:
     async with httpx.AsyncClient(timeout=None, trust_env=False) as client:
         engine = HttpxEngine()
         works = {
@@ -439,11 +462,11 @@ def _say(text: str) -> None:
 def main() -> None:
     """Measure everything."""
     once = "--once" in sys.argv
-    sizes = (50, 2, 2) if once else (CHUNKS, REQUESTS, ABORTS)
+    sizes = (50, 2, 2, 10) if once else (CHUNKS, REQUESTS, ABORTS, MANY)
     rounds = 1 if once else ROUNDS
     for name in ("http_proxy", "all_proxy"):
         os.environ.pop(name, None)
-    with _server() as base:
+    with server() as base:
         anyio.run(_asyncio_cases, base, sizes, rounds, backend="asyncio")
         anyio.run(_trio_cases, base, sizes, rounds, backend="trio")
     _history(rounds)
