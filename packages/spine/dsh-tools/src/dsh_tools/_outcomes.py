@@ -32,7 +32,7 @@ def with_deferred(execution: Execution, result: ToolExecutionResult) -> ToolExec
 
 def with_late(execution: Execution, result: ToolExecutionResult) -> ToolExecutionResult:
     """`result` before the contexts that were deferred after its body."""
-    if not execution._contexts or execution.final or execution.gone:
+    if execution.final or execution.gone:
         return result
     contexts = (*result.additional_contexts, *execution.take_contexts())
     return msgspec.structs.replace(result, additional_contexts=contexts)

@@ -68,6 +68,7 @@ class ToolScheduler:
 
     def __init__(self, ctx: Context, views: ToolViews) -> None:
         self._ctx = ctx
+        self._heard: Final = ctx.has_listeners
         self._views = views
         self._gate = Gate(ctx, views)
         self._bodies = BodyRunner(views)
@@ -174,7 +175,7 @@ class ToolScheduler:
     ) -> tuple[ToolExecutionResult | None, Awaitable[PreToolDecision] | None]:
         """The outcome of a call that is refused at once, or the decision that is to come."""
         guarded = execution.guarded
-        if self._ctx.has_listeners(ToolsPreExecute, execution._agent):
+        if self._heard(ToolsPreExecute, execution._agent):
             decision = self._ask(ToolsPreExecute(exec=execution), _allow, execution)
             if decision is not _ALLOWED:
                 return None, decision
@@ -216,7 +217,7 @@ class ToolScheduler:
 
     def _put_to_wrappers(self, execution: Execution) -> Awaitable[ToolExecutionResult] | None:
         """What the wrappers make of a call; `None` if there are none, or they leave it alone."""
-        if not self._ctx.has_listeners(ToolsExecute, execution._agent) or execution.gone:
+        if not self._heard(ToolsExecute, execution._agent) or execution.gone:
             return None
         body = partial(BodyCall, self._bodies, execution)
         answer = self._ask(ToolsExecute(exec=execution), body, execution)
@@ -268,13 +269,13 @@ class ToolScheduler:
                 result = projected(hook, execution, result)
             except Exception as error:  # noqa: BLE001  # a broken projection fails this call only
                 return failure_of(error), None
-        if not self._ctx.has_listeners(ToolsPostExecute, execution._agent):
-            return with_late(execution, result), None
+        if not self._heard(ToolsPostExecute, execution._agent):
+            return (with_late(execution, result) if execution._contexts else result), None
         if execution.final or execution.gone:
             return result, None
         judgement = self._ask(ToolsPostExecute(exec=execution, result=result), _accept, execution)
         if judgement is _ACCEPTED:
-            return with_late(execution, result), None
+            return (with_late(execution, result) if execution._contexts else result), None
         return result, judgement
 
     async def _judged(
@@ -314,7 +315,7 @@ class ToolScheduler:
         if hook is not None or not execution.settles(result):
             result = settled(execution, result, hook)
         execution.close()
-        if self._ctx.has_listeners(ToolsResult, execution._agent):
+        if self._heard(ToolsResult, execution._agent):
             self._ctx.emit(ToolsResult(exec=execution, result=result), target=execution.target)
         return result
 
