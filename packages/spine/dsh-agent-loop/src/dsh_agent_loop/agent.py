@@ -5,8 +5,6 @@ from contextvars import Token
 from typing import TypeVar, cast
 
 import anyio
-import structlog
-from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
 from dsh_agent import (
@@ -44,6 +42,7 @@ from dsh_session import (
 )
 
 from . import phase as phases
+from ._log import log
 from .calls import make_calls_distinct
 from .grace import Census
 from .header import HeaderMaker
@@ -53,7 +52,6 @@ from .runtime import LoopRuntime
 from .surface_watch import SurfaceWatch
 
 T = TypeVar("T")
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class LoopAgent:
@@ -274,7 +272,7 @@ class LoopAgent:
         self._repairs_noted = True
         facts = [(repair.kind, repair.message_id) for repair in repairs]
         grave = any(repair.kind != "arguments-replaced" for repair in repairs)
-        write = log.warning if grave else log.debug
+        write = log().warning if grave else log().debug
         write("agent.history_repaired", agent=self.id, repairs=facts)
 
     def _wake(self, late: bool) -> None:

@@ -4,18 +4,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Protocol
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from dsh_agent import AgentOptions, AgentRegistry, ConfigStartFailed
 from dsh_cordis import Context
 from dsh_session import SessionId, SessionMeta
 from dsh_session_persistence import SessionPersistence, SessionPersistenceNotFoundError
 
+from ._log import log
 from .runtime import LoopSettings
 from .service import AgentLoop
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class _Launch(Protocol):
@@ -81,7 +77,7 @@ async def _start(ctx: ConfiguredContext, agent: _Described, launch: _Launch) -> 
         await _create_or_resume(ctx, agent, launch, session_id)
     except Exception as error:  # noqa: BLE001  # told to the listeners; the others start all the same
         if ctx.agent_loop.accepting:
-            log.error("agent.configured_start_failed", agent=agent.id, session=session_id)
+            log().error("agent.configured_start_failed", agent=agent.id, session=session_id)
             ctx.emit(ConfigStartFailed(session_id=session_id, error=error))
 
 

@@ -6,8 +6,6 @@ from typing import Protocol
 
 import anyio
 import anyio.lowlevel
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import (
     Agent,
@@ -35,13 +33,12 @@ from dsh_session import (
 )
 from dsh_session_persistence import SessionHandle, SessionPersistence
 
+from ._log import log
 from .agent import LoopAgent
 from .driver import drive
 from .gate import Gate
 from .runtime import LoopRuntime
 from .signal import TurnAborted, under
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class _Request(Protocol):
@@ -167,8 +164,8 @@ class AgentLife:
             self._begin()
             try:
                 self._leave_creation(leave)
-            except Exception:  # a log that cannot be folded fails here once more
-                log.debug("agent.creation_left_badly", agent=agent.id, exc_info=True)
+            except Exception:  # noqa: BLE001  # a log that cannot be folded fails here once more
+                log().debug("agent.creation_left_badly", agent=agent.id, exc_info=True)
             with anyio.CancelScope(shield=True):
                 await self.dispose()
             if isinstance(error, TurnAborted):
@@ -383,7 +380,7 @@ class AgentLife:
         self._done.open()
         self._lives.pop(self, None)
         for error in self._errors:
-            log.error("agent.teardown_failed", agent=repr(self.agent), exc_info=error)
+            log().error("agent.teardown_failed", agent=repr(self.agent), exc_info=error)
 
     def _collect(self, stage: Callable[[], object]) -> None:
         try:

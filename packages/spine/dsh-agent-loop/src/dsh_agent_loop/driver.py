@@ -5,8 +5,6 @@ from functools import partial
 
 import anyio.lowlevel
 import msgspec
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import (
     AgentError,
@@ -41,6 +39,7 @@ from dsh_system_prompt import (
 )
 
 from . import phase as phases
+from ._log import log
 from .admission import admit_runtime_context
 from .agent import LoopAgent
 from .endings import ClosingRefusedError, aborted, failed
@@ -49,8 +48,6 @@ from .scheduler import run_calls
 from .signal import check, until_aborted
 from .step import StepPlan, request
 from .turn import Turn
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 Calls = tuple[ToolCallBlock, ...]
 
@@ -92,8 +89,8 @@ class Driver:
                 self._converge()
             grace_s = self._runtime.settings.listener_grace_ms / 1000
             await agent.census.join_listeners(grace_s)
-        except Exception as error:  # would fail the loop's fiber and all its agents
-            log.error("agent.driver_failed", agent=agent.id, exc_info=error)
+        except Exception as error:  # noqa: BLE001  # would fail the loop's fiber and all its agents
+            log().error("agent.driver_failed", agent=agent.id, exc_info=error)
         finally:
             self._converge()
             task_census.reset(token)

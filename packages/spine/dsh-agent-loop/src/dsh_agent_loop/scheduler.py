@@ -4,22 +4,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import anyio
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import AbandonedWork, AgentAbandoned
 from dsh_llm import ToolCallBlock
 from dsh_session import ToolCallEvent
 from dsh_tools import Stage, ToolExecutionInput, ToolFailure, ToolRunContext, ToolSuccess
 
+from ._log import log
 from .agent import LoopAgent
 from .calls import parse_arguments
 from .endings import ClosingRefusedError
 from .grace import CensusEntry, Outlived, Work, WorkCancelled
 from .results import Synthesized, aborted_success, result_event, synthesized
 from .turn import Turn
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 T = TypeVar("T")
 ToolResult = ToolSuccess | ToolFailure
@@ -158,7 +155,7 @@ class _Batch:
         if self._failure is None:
             self._failure = error
         else:
-            log.error("agent.scheduler_failed_again", agent=self._agent.id, exc_info=error)
+            log().error("agent.scheduler_failed_again", agent=self._agent.id, exc_info=error)
         if not call.committed:
             call.answer = "TOOL_OUTCOME_UNKNOWN" if call.dispatched else "TOOL_NOT_STARTED"
 
@@ -382,7 +379,7 @@ class _Batch:
         work = AbandonedWork(
             kind=entry.kind, label=entry.label, call_id=entry.call_id, age_s=entry.age_s
         )
-        log.error(
+        log().error(
             "agent.work_abandoned",
             agent=self._agent.id,
             kind=work.kind,

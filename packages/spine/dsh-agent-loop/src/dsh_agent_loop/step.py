@@ -4,8 +4,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import (
     AgentOptions,
@@ -33,13 +31,12 @@ from dsh_llm import (
     mark_agent_loop_request,
 )
 
+from ._log import log
 from .agent import LoopAgent
 from .attempt import Attempt
 from .commit import CommitPlan, commit_request
 from .signal import TurnAborted, check
 from .turn import NOTHING, Turn
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class StepPlan(NamedTuple):
@@ -262,9 +259,9 @@ class _Request:
             with grace.clock.move_on_after(limit, shield=True) as scope:
                 await stream.aclose()
             if scope.cancelled_caught:
-                log.warning("agent.stream_close_timed_out", agent=self._agent.id, limit_s=limit)
-        except Exception as error:  # the attempt is settled; its answer stays valid
-            log.warning("agent.stream_close_failed", agent=self._agent.id, exc_info=error)
+                log().warning("agent.stream_close_timed_out", agent=self._agent.id, limit_s=limit)
+        except Exception as error:  # noqa: BLE001  # the attempt is settled and stays valid
+            log().warning("agent.stream_close_failed", agent=self._agent.id, exc_info=error)
 
     async def _recover(
         self, provider: str, policy: RetryPolicy | None, failure: LlmFailure
