@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Final
 
 _MAX_NAME: Final = 255
@@ -29,7 +30,8 @@ _ASSIGNMENT: Final = re.compile(r"\w+(\[[^]]*\])?\+?=")
 _BRACES: Final = re.compile(r"\{([^{}\s]*)\}")
 _RANGE: Final = re.compile(r"\{(\w)\.\.\w\}")
 _MAX_EXPANSIONS: Final = 50
-_MAX_EXPANDED: Final = 100_000
+_MAX_EXPANDED: Final = 10_000
+_WORDS: Final = re.compile(r"([\s;&|<>()]+)")
 _KEYWORDS: Final = frozenset(
     ("!", "if", "then", "else", "elif", "do", "while", "until", "time", "coproc")
 )
@@ -79,8 +81,12 @@ def restricts(pattern: str, name: str, text: str, cwd: str | None) -> bool:
     """
     name = name.lower()
     if name in _COMMAND_NAMES:
+        line = _without_braces(text.replace("\\\n", ""))
+        if line is None:
+            return True
         program = pattern.partition(" ")[0]
-        return any(fnmatchcase(reading, pattern) for reading in _commands(text, program))
+        readings = chain((text,), _commands(line, program))
+        return any(fnmatchcase(reading, pattern) for reading in readings)
     if name.endswith(_PATH_NAMES):
         # On many systems capitals and forms of accents make no other file.
         pattern = _folded(pattern)
@@ -113,15 +119,14 @@ def _folded(path: str) -> str:
 
 
 def _commands(line: str, sought: str) -> Iterator[str]:
-    """A command line, and every simple command in it without quotes; some of these are none.
+    """Every simple command of a command line, without quotes; some of these are none.
 
     Args:
         line: As a shell gets it.
         sought: A program; where a word is a pattern that may stand for it, it does.
     """
-    yield line
     joint = ""
-    for part in _JOINTS.split(_without_braces(line.replace("\\\n", ""))):
+    for part in _JOINTS.split(line):
         if _JOINTS.fullmatch(part):
             joint = part
             continue
@@ -132,23 +137,28 @@ def _commands(line: str, sought: str) -> Iterator[str]:
             yield from _runs(words[1:], sought)  # the first one names what it is redirected to
 
 
-def _without_braces(line: str) -> str:
-    """`su{do,}` as a shell expands it."""
-    line = _RANGE.sub(r"\1", line)
+def _without_braces(line: str) -> str | None:
+    """`su{do,}` as a shell expands it; `None` if a word has more braces than are looked into."""
+    words = [_expanded(word) if "{" in word else word for word in _WORDS.split(line)]
+    return None if None in words else "".join(word for word in words if word is not None)
+
+
+def _expanded(word: str) -> str | None:
+    word = _RANGE.sub(r"\1", word)
     for _ in range(_MAX_EXPANSIONS):
-        found = next((each for each in _BRACES.finditer(line) if "," in each[1]), None)
+        found = next((each for each in _BRACES.finditer(word) if "," in each[1]), None)
         if found is None:
-            break
-        start = max(line.rfind(blank, 0, found.start()) for blank in " \t\n") + 1
-        ends = [at for blank in " \t\n" if (at := line.find(blank, found.end())) >= 0]
-        end = min(ends, default=len(line))
+            return word
+        start = word.rfind(" ", 0, found.start()) + 1
+        end = word.find(" ", found.end())
+        end = len(word) if end < 0 else end
         choices = found[1].split(",")
         if len(choices) * (end - start) > _MAX_EXPANDED:
-            break
-        before, after = line[start : found.start()], line[found.end() : end]
+            return None
+        before, after = word[start : found.start()], word[found.end() : end]
         words = " ".join(f"{before}{choice}{after}" for choice in choices)
-        line = f"{line[:start]}{words}{line[end:]}"
-    return line
+        word = f"{word[:start]}{words}{word[end:]}"
+    return None
 
 
 def _runs(words: list[str], sought: str) -> Iterator[str]:
