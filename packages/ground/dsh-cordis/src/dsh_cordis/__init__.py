@@ -3,11 +3,7 @@
 from dsh_cordis._activation import FiberState
 from dsh_cordis._dispatch import UNKEYED, TaskCensus, task_census
 from dsh_cordis._plugin import Plugin, PluginObject
-from dsh_cordis.context import (
-    Context,
-    Fiber,
-    Target,
-)
+from dsh_cordis.context import Context, Fiber, Target
 from dsh_cordis.errors import (
     ConfigError,
     CordisError,

@@ -52,7 +52,6 @@ class Node(Handle, kw_only=True):
     _again: bool = False
     _recheck: bool = False
 
-    opaque: ClassVar[bool] = True
     simple: ClassVar[bool] = True
 
     @property
@@ -94,10 +93,6 @@ class Node(Handle, kw_only=True):
     def report(self, error: Exception, label: str) -> None:
         """Log an error with its name and deliver it to `internal/error`."""
         self.kernel.report(error, self, label)
-
-    def react(self) -> None:
-        """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
-        raise NotImplementedError
 
     def lose(self) -> None:
         """A captured claim is being withdrawn: unwind and look for another."""
@@ -191,7 +186,7 @@ class Activation(Record, eq=False, weakref=True):
         self.report(error, "background task")
         if not self.closed and self.error is None:
             self.error = error
-            self.fiber.react()
+            self.kernel.drive(self.fiber)
 
     def find(self, place: Place, key: str) -> "Claim | None":
         """The claim that a read through `place` gives: own and captured, then the ancestors'."""

@@ -6,12 +6,7 @@ lambdas need no special care.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    aclosing,
-    closing,
-)
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, closing
 from functools import partial
 from inspect import isasyncgen, iscoroutine, isgenerator
 from types import FunctionType, MethodType

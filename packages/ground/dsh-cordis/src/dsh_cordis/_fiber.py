@@ -12,8 +12,6 @@ from dsh_cordis._machine import ACTIVE, DISPOSED, FAILED, PENDING, FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
 from dsh_cordis.handle import DONE, Completion, lifecycle
 
-_SETTLED = (PENDING, ACTIVE, FAILED, DISPOSED)
-
 
 class FiberCore(FiberMachine):
     """One mounted instance of a plugin; see `Fiber`."""
@@ -21,10 +19,9 @@ class FiberCore(FiberMachine):
     @property
     def is_settled(self) -> bool:
         """Whether no transition is in flight and none was asked for."""
-        if self.state is DISPOSED:
-            return True
-        wish = self._begun or self._again or self.updates
-        return self.state in _SETTLED and not wish and not self.queued
+        rests = self.state is PENDING or self.state is ACTIVE or self.state is FAILED
+        wish = self._begun or self._again or self.updates or self.queued
+        return self.state is DISPOSED or (rests and not wish)
 
     def missing(self) -> list[str]:
         """The required keys that do not resolve now."""

@@ -17,7 +17,6 @@ from dsh_cordis._effects import Late, close_unstarted, gather, gather_async, is_
 from dsh_cordis._gate import Gate
 from dsh_cordis._tree import Tree
 from dsh_cordis.errors import InactiveError
-from dsh_cordis.handle import Handle
 
 PENDING, LOADING, ACTIVE, UNLOADING, FAILED, DISPOSED = FiberState
 
@@ -47,12 +46,8 @@ class FiberMachine(Node, kw_only=True):
         self.activation = self._fresh()
         self.label = f"plugin {self.name!r}"
 
-    @override
-    def children(self) -> list[Handle]:
-        return list(self.activation.stack.items)
-
-    @override
     def react(self) -> None:
+        """Take what can be taken at once: leave LOADING or ACTIVE, and have the pump go on."""
         if self._is_doomed and (self.state is LOADING or self.state is ACTIVE):
             self._start_unloading()
         self.kernel.touch(self)

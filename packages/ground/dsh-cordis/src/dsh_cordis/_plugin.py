@@ -46,10 +46,9 @@ class Definition(Record, eq=False):
     transparent: bool = False
     """Whether services are read through it as by the plugin that made it; a scope."""
 
-    @property
-    def identity(self) -> object:
-        """What it is known by."""
-        return identity_of(self.plugin)
+    def is_of(self, plugin: object) -> bool:
+        """Whether this is the definition of a plugin; bound methods are made anew at each read."""
+        return self.plugin is plugin or (isinstance(plugin, MethodType) and self.plugin == plugin)
 
     def resolve_config(self, raw: object) -> object:
         """Run the config model; a definition without one takes the value as it is."""
@@ -62,13 +61,6 @@ class Definition(Record, eq=False):
             problems = _problems(error)
         # The model's own error shows the rejected values, which may hold credentials.
         raise ConfigError(self.name or "(unnamed)", problems)
-
-
-def identity_of(plugin: object) -> object:
-    """A hashable stand-in for the identity of a definition; bound methods are made anew."""
-    if isinstance(plugin, MethodType):
-        return (id(plugin.__self__), id(plugin.__func__))
-    return id(plugin)
 
 
 def define(plugin: object, base: type) -> Definition:

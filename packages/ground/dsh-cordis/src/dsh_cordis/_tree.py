@@ -32,7 +32,7 @@ class Tree(Kernel):
         self.hot_emits: Hot = {}
         self.hot_others: Hot = {}
         self.failed: dict[Node, None] = {}
-        self._make_context = make_context
+        self.make_context = partial(make_context, self)
         self.root: object
         self.root_fiber: Node
 
@@ -47,10 +47,6 @@ class Tree(Kernel):
         return list({id(error): error for error in errors}.values())
 
     # What the state machine asks for
-
-    def make_context(self, place: Place) -> object:
-        """The context that a body receives."""
-        return self._make_context(self, place)
 
     def announce_mount(self, fiber: Node) -> None:
         """Tell observers of a new fiber; what one raises vetoes the mount."""

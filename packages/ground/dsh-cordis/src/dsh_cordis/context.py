@@ -17,7 +17,7 @@ from dsh_cordis._activation import Activation, Claim, FiberState, Place, lifecyc
 from dsh_cordis._dispatch import Listener, Route
 from dsh_cordis._effects import is_awaitable, set_up, start_background
 from dsh_cordis._fiber import FiberCore
-from dsh_cordis._plugin import Definition, Plugin, define, identity_of
+from dsh_cordis._plugin import Definition, Plugin, define
 from dsh_cordis._tree import Tree
 from dsh_cordis._views import Viewable, view_of
 from dsh_cordis.errors import DeadlockError, ServiceUnavailable
@@ -92,7 +92,7 @@ class Fiber(FiberCore):
 
     def effects(self) -> list[EffectInfo]:
         """The live registrations as a tree, oldest first."""
-        return [EffectInfo.of(handle) for handle in self.children()]
+        return [EffectInfo.of(handle) for handle in self.activation.stack.items]
 
     async def __aenter__(self) -> Self:
         try:
@@ -437,8 +437,7 @@ class Context:
 
     def unplug(self, plugin: Plugin) -> Completion:
         """Dispose every fiber of a plugin in this tree."""
-        identity = identity_of(plugin)
-        fibers = [each for each in self._tree.fibers() if each.definition.identity == identity]
+        fibers = [each for each in self._tree.fibers() if each.definition.is_of(plugin)]
         disposals = [fiber() for fiber in fibers]
 
         async def wait() -> None:

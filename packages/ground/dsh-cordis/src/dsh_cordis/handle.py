@@ -80,9 +80,6 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
     _callbacks: list[Callable[[], None]] | None = None
     _raisers: int = 0
 
-    opaque: ClassVar[bool] = False
-    """Whether its children are no parts of it, as those of a fiber."""
-
     simple: ClassVar[bool] = False
     """Whether undoing it never needs the task of the body."""
 
@@ -120,7 +117,7 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
         """
 
     def children(self) -> "list[Handle]":
-        """The parts of a composite, oldest first."""
+        """The parts of a composite, oldest first; those of a fiber are no parts of its mount."""
         return []
 
     def would_hang(self) -> bool:
@@ -253,8 +250,7 @@ class EffectInfo(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, handle: Handle) -> "EffectInfo":
         """What stands under a handle now."""
-        parts = [] if handle.opaque else handle.children()
-        return cls(handle.label, [cls.of(part) for part in parts])
+        return cls(handle.label, [cls.of(part) for part in handle.children()])
 
 
 undoing: ContextVar[tuple[Handle, ...]] = ContextVar("dsh_cordis_undoing", default=())
