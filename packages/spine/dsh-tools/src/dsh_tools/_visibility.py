@@ -69,11 +69,16 @@ class ToolViews:
             self._cache.clear()
             on_change()
 
+        def guards_changed() -> None:
+            self._cache.clear()
+            self._guard_layers.clear()
+
         self._tools = WatchedTable[ToolDefinition](duplicate=_duplicate, on_change=changed)
         self._restrictions = WatchedTable[_Restriction](duplicate=_duplicate, on_change=changed)
-        self._guards = WatchedTable[Guard](duplicate=_duplicate, on_change=self._forget)
+        self._guards = WatchedTable[Guard](duplicate=_duplicate, on_change=guards_changed)
         tables = (self._tools, self._restrictions, self._guards)
         self._cache = ScopeCache(self._view, tables)
+        self._guard_layers = ScopeCache(self._guards.chain_layers, (self._guards,))
         self.current: Final = self._cache.get
         """All that concerns the calls of a viewer; every call of a tool asks."""
         self._owners: WeakKeyDictionary[ToolDefinition, str] = WeakKeyDictionary()
@@ -126,9 +131,6 @@ class ToolViews:
         owners = {name: self._owners.get(each, "") for name, each in visible.items()}
         return View(visible, tuple(known), owners, bool(self._guards.entries(scope)))
 
-    def _forget(self) -> None:
-        self._cache.clear()
-
     def lookup(self, name: str, scope: object | None) -> ToolDefinition:
         """The tool a viewer means by `name`.
 
@@ -148,7 +150,7 @@ class ToolViews:
 
     def guards(self, scope: object | None) -> Iterator[Guard]:
         """Global guards first, then the chain, farthest first; each layer as it is when reached."""
-        for layer in walk(lambda: self._guards.chain_layers(scope)):
+        for layer in walk(lambda: self._guard_layers.get(scope)):
             yield from layer.anonymous
 
     def _own_names(self, scope: object | None) -> Collection[str]:
