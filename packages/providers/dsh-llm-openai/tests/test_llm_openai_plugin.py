@@ -70,6 +70,33 @@ async def test_L153_all_routes_are_registered_together_and_go_with_the_plugin(ct
         assert llm.list_providers() == []
 
 
+async def test_L51_the_directory_says_where_each_route_is_set_up(ctx: Context) -> None:
+    llm = await service(ctx)
+
+    def listed() -> list[tuple[str, str, str, tuple[str, ...]]]:
+        return [
+            (entry.provider, entry.display_name, entry.settings_ns, entry.settings_path)
+            for entry in llm.list_configurable_providers()
+        ]
+
+    here = ("x", "Here", "llm-openai", ("providers", "x"))
+    llm.register_adapter(["taken"], OpenAiAdapter({"taken": {"preset": "ollama"}}))
+    with anyio.fail_after(5):
+        plugin = ctx.plugin(dsh_llm_openai, {"providers": {}})
+        await plugin.active()
+        assert listed() == []
+        await plugin.update({"providers": {"x": {"preset": "ollama", "name": "Here"}}})
+        assert listed() == [here]
+        with pytest.raises(LlmError):
+            await plugin.update({"providers": {"taken": {"preset": "ollama"}}})
+        assert listed() == [here]
+        assert {provider.id for provider in llm.list_providers()} == {"taken", "x"}
+        await plugin.update({"providers": {"x": {"preset": "ollama"}, "deepseek": {}}})
+        assert [name for _, name, *_ in listed()] == ["Ollama", "DeepSeek"]
+        await plugin.dispose()
+    assert listed() == []
+
+
 async def test_L153_no_provider_registers_nothing(ctx: Context) -> None:
     llm = await service(ctx)
     ctx.plugin(dsh_llm_openai)

@@ -1,10 +1,17 @@
 """An adapter as a plugin: its registration follows its configuration (L153)."""
 
 from collections.abc import Mapping
-from typing import Protocol, Self, TypeVar
+from typing import Generic, Protocol, Self, TypeVar
 
 from dsh_cordis import Context, InternalUpdate, Next
-from dsh_llm import LlmService, RetryPolicy, resolve_retry_policy
+from dsh_llm import (
+    AdapterHandle,
+    DirectoryHandle,
+    LlmConfigurableProvider,
+    LlmService,
+    RetryPolicy,
+    resolve_retry_policy,
+)
 
 from .adapter import HttpAdapter, P, R
 
@@ -37,7 +44,8 @@ def serve(
 
     A later configuration is taken over in place: routes change in one step, calls that run keep
     theirs, and the registration is touched only where routes or retry policies changed. One that
-    cannot be used raises from the update and leaves everything as it was.
+    cannot be used raises from the update and leaves everything as it was. Each route stands in the
+    directory of configurable providers, with the place of its settings.
 
     Args:
         ctx: The plugin's context.
@@ -48,27 +56,55 @@ def serve(
     """
     ctx.effect(lambda: adapter.aclose, label="connections")
     llm.register_model_discovery(namespace, adapter.discover)
-    handle = llm.register_adapter(adapter.providers, adapter) if adapter.providers else None
+    registration = _Registration(llm, adapter, namespace)
+    registration.follow()
 
     async def take_over(event: InternalUpdate, rest: Next[None]) -> None:
-        nonlocal handle
         before = adapter.routes
-        registered = _registered(adapter)
         adapter.configure(config.model_validate(event.config or {}).providers)
-        if _registered(adapter) == registered:
-            return
         try:
-            if handle is not None:
-                handle.replace(adapter.providers)
-            elif adapter.providers:
-                handle = llm.register_adapter(adapter.providers, adapter)
+            registration.follow()
         except BaseException:
             adapter.restore(before)
+            registration.follow()
             raise
 
     ctx.on(InternalUpdate, take_over)
 
 
-def _registered(adapter: HttpAdapter[R, P]) -> Mapping[str, RetryPolicy]:
-    """What the registration knows of the routes; their order is no part of it."""
-    return {name: resolve_retry_policy(route.retry) for name, route in adapter.routes.items()}
+class _Registration(Generic[R, P]):
+    """What the service knows of an adapter: its routes, and where they are set up."""
+
+    def __init__(self, llm: LlmService, adapter: HttpAdapter[R, P], namespace: str) -> None:
+        self._llm = llm
+        self._adapter = adapter
+        self._namespace = namespace
+        self._routes: Mapping[str, RetryPolicy] = {}
+        """Their order is no part of the registration."""
+        self._registered: AdapterHandle | None = None
+        self._entries: Mapping[str, LlmConfigurableProvider] = {}
+        self._listed: DirectoryHandle | None = None
+
+    def follow(self) -> None:
+        """Tell the service what has changed."""
+        adapter = self._adapter
+        entries = {name: self._entry(name) for name in adapter.providers}
+        if entries != self._entries:
+            if self._listed is None:
+                self._listed = self._llm.register_configurable_providers(list(entries.values()))
+            else:
+                self._listed.replace(list(entries.values()))
+            self._entries = entries
+        routes = {name: resolve_retry_policy(route.retry) for name, route in adapter.routes.items()}
+        if routes != self._routes:
+            if self._registered is None:
+                self._registered = self._llm.register_adapter(adapter.providers, adapter)
+            else:
+                self._registered.replace(adapter.providers)
+            self._routes = routes
+
+    def _entry(self, name: str) -> LlmConfigurableProvider:
+        label = self._adapter.provider_info(name).name
+        return LlmConfigurableProvider(
+            name, label, self._namespace, ("providers", name), declared=True
+        )
