@@ -90,18 +90,18 @@ def fresh_key(target: FsTarget, fence: Fence | None) -> str:
         FsError: It lies outside the fence, or inside a running process.
     """
     key = os.path.realpath(target.target_key)
+    if fence is not None and not fence.holds(key):
+        raise FsError(
+            f"{target.display_path} lies outside the workspace {fence.root}; use a path inside it",
+            "FS_SANDBOX_DENIED",
+            target.display_path,
+        )
     if _PROCESS.match(key):
         shown = target.display_path
         raise FsError(
             f"{shown} is part of a running process, whose variables may hold credentials",
             "FS_PERMISSION_DENIED",
             shown,
-        )
-    if fence is not None and not fence.holds(key):
-        raise FsError(
-            f"{target.display_path} lies outside the workspace {fence.root}; use a path inside it",
-            "FS_SANDBOX_DENIED",
-            target.display_path,
         )
     return key
 
