@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 import anyio
-import anyio.from_thread
 import anyio.lowlevel
-import anyio.to_thread
 
 from dsh_cordis import task_census
 from dsh_llm import AbortSignal
@@ -54,9 +52,11 @@ class _Ticket:
                 self._report_end()
 
     def _report_end(self) -> None:
+        from anyio import from_thread  # see `run_in_thread`
+
         # Without an event loop, everything that kept account is gone too.
         with contextlib.suppress(RuntimeError):
-            anyio.from_thread.run_sync(self.close)
+            from_thread.run_sync(self.close)
 
     def let_go(self) -> None:
         """In the event loop: stop waiting."""
@@ -87,6 +87,8 @@ async def run_in_thread(
     Raises:
         ThreadGivenUpError: The wait ended before the thread did.
     """
+    from anyio import to_thread  # brings thread pools along, which only blocking bodies need
+
     limiter = _shared_limiter()
     # On behalf of an object, not of this task: the slot is held until the thread has ended.
     borrower = object()
@@ -95,7 +97,7 @@ async def run_in_thread(
     with anyio.CancelScope(shield=True) as wait:
         removers = [signal.observe_abandoned(wait.cancel) for signal in signals]
         try:
-            result = await anyio.to_thread.run_sync(
+            result = await to_thread.run_sync(
                 ticket.run, call, abandon_on_cancel=True, limiter=anyio.CapacityLimiter(1)
             )
         finally:

@@ -9,8 +9,6 @@ from typing import ClassVar, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_agent import Agent
 from dsh_cordis import Context, Next, Service
@@ -25,8 +23,6 @@ from dsh_system_prompt import (
     compare_prefixes,
     prefix_of,
 )
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 
 class PrefixEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +97,7 @@ class PrefixReport(Service):
 
     def _tell(self, session: Session, entry: PrefixEntry) -> None:
         for change in entry.changes:
-            log.info(
+            self.ctx.log.info(
                 "prompt.prefix_changed",
                 session=session.id,
                 seq=entry.seq,
