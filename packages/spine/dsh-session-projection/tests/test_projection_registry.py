@@ -1,9 +1,11 @@
 """Projections follow logs, tell of changes, contain failures and survive restarts (S152-S165)."""
 
+import gc
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from weakref import ref
 
 import anyio
 import msgspec
@@ -12,7 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dsh_cordis import Context
-from dsh_session import Session, SessionEvent, SessionEventAppended, SessionHeader, SessionStore
+from dsh_session import (
+    Session,
+    SessionEvent,
+    SessionEventAppended,
+    SessionHeader,
+    SessionId,
+    SessionStore,
+)
 from dsh_session.testing import new_session
 from dsh_session_projection import (
     ProjectionConflict,
@@ -24,6 +33,13 @@ from dsh_session_projection import (
 from dsh_session_projection.definition import same
 
 Unit = ProjectionDefinition[Any]  # units of several state types
+
+
+class Holder:
+    """A state that can be watched going."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 @asynccontextmanager
@@ -141,6 +157,26 @@ def test_S153_same_is_identity_or_type_and_value(
     left: object, right: object, expected: bool
 ) -> None:
     assert same(left, right) is expected
+
+
+async def test_S155_what_was_folded_goes_with_its_session_and_no_other_gets_it() -> None:
+    async with registry_root() as (_, projections):
+        kept: list[ref[Holder]] = []
+
+        def init(header: SessionHeader, count: int) -> Holder:
+            holder = Holder(header.id)
+            kept.append(ref(holder))
+            return holder
+
+        projections.register(unit(init=init, apply=lambda state, event: state, view=None))
+        for name in map(str, range(50)):  # a new object takes the place, and the id, of an old one
+            session = Session.create(SessionId(name))
+            found = projections.state_of(session, "all")
+            assert isinstance(found, Holder)
+            assert found.name == name
+            del session, found
+        gc.collect()
+        assert [one for one in kept if one() is not None] == []
 
 
 async def test_S155_a_unit_that_names_its_events_gets_no_others() -> None:

@@ -6,7 +6,7 @@ Upstream: packages/session/session-projection/src/index.ts.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import ClassVar
-from weakref import WeakKeyDictionary
+from weakref import ref
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -53,7 +53,10 @@ class SessionProjectionRegistry(Service):
     def __init__(self, ctx: Context) -> None:
         super().__init__(ctx)
         self._units: dict[str, _Registered] = {}
-        self._cells: WeakKeyDictionary[Session, dict[str, Cell]] = WeakKeyDictionary()
+        # By the id of the session object, which stays its own until the reference to it is told
+        # that it is gone: a weak dictionary would take longer to ask than the rest of a touch.
+        self._cells: dict[int, dict[str, Cell]] = {}
+        self._sessions: dict[int, ref[Session]] = {}
         self._listeners: dict[object, ChangeListener] = {}
         ctx.on(SessionEventAppended, self._appended, everywhere=True)
 
@@ -119,7 +122,7 @@ class SessionProjectionRegistry(Service):
         self, session: Session, keys: Iterable[str] | None = None
     ) -> ProjectionSnapshot:
         """The views that are built already, as of the lowest of them; folds nothing."""
-        cells = self._cells.get(session, {})
+        cells = self._cells.get(id(session), {})
         present = [cells[unit.key] for unit in self._visible(keys) if unit.key in cells]
         values: dict[str, JsonValue] = {}
         failed: dict[str, Exception] = {}
@@ -139,7 +142,7 @@ class SessionProjectionRegistry(Service):
                 self._touch(session, registered.unit)
             except ProjectionFailed as error:
                 log.warning("projection.checkpoint_stale", key=key, seq=error.seq)
-            cell = self._cells.get(session, {}).get(key)
+            cell = self._cells.get(id(session), {}).get(key)
             if cell is not None:
                 rows[key] = cell.row()
         return rows
@@ -202,7 +205,7 @@ class SessionProjectionRegistry(Service):
             ProjectionFailed: A unit raised.
         """
         start = (session.header, session.inherited_event_count)
-        self._cells[session] = self._restored(rows, events, base_seq, start)
+        self._keep(session, self._restored(rows, events, base_seq, start))
 
     def _add(self, unit: Unit) -> Callable[[], None]:
         registered = self._units.setdefault(unit.key, _Registered(unit))
@@ -213,7 +216,7 @@ class SessionProjectionRegistry(Service):
         registered.count -= 1
         if registered.count == 0:
             del self._units[key]
-            for cells in self._cells.values():
+            for cells in list(self._cells.values()):  # a session may go at any time
                 cells.pop(key, None)
 
     def _visible(self, keys: Iterable[str] | None) -> list[Unit]:
@@ -227,7 +230,7 @@ class SessionProjectionRegistry(Service):
         Raises:
             ProjectionFailed: The unit cannot follow.
         """
-        cells = self._cells.get(session)
+        cells = self._cells.get(id(session))
         cell = None if cells is None else cells.get(unit.key)
         if cell is None:
             cell = self._new_cell(session, unit)
@@ -242,13 +245,26 @@ class SessionProjectionRegistry(Service):
         """
         start = (session.header, session.inherited_event_count)
         cell = new_cell(unit, *start)
-        self._cells.setdefault(session, {})[unit.key] = cell
+        cells = self._cells.get(id(session))
+        if cells is None:
+            cells = self._keep(session, {})
+        cells[unit.key] = cell
         cell.follow(session, session.seq - session.appending)
         return cell
 
+    def _keep(self, session: Session, cells: dict[str, Cell]) -> dict[str, Cell]:
+        number = id(session)
+
+        def forget(_: object) -> None:
+            del self._cells[number], self._sessions[number]
+
+        self._cells[number] = cells
+        self._sessions[number] = ref(session, forget)
+        return cells
+
     def _appended(self, appended: SessionEventAppended) -> None:
         session, event = appended.session, appended.event
-        cells = self._cells.get(session)
+        cells = self._cells.get(id(session))
         if cells is None or len(cells) < len(self._units):
             self._touch_all(session)
             return
