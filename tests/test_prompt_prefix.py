@@ -205,7 +205,24 @@ def test_a_variable_that_changes_changes_its_section() -> None:
     before = prefix_of(assembly(("a", "Hello {{persona}}"), persona="x"))
     after = prefix_of(assembly(("a", "Hello {{persona}}"), persona="y"))
     [change] = compare_prefixes(before, after)
-    assert (change.name, change.change) == ("a", "changed")
+    assert (change.name, change.change, change.variables) == ("a", "changed", ("persona",))
+    rewritten = prefix_of(assembly(("a", "Hi {{persona}}"), persona="x"))
+    [change] = compare_prefixes(before, rewritten)
+    assert (change.change, change.variables) == ("changed", ())
+
+
+async def test_the_report_names_the_variable_that_changed_a_section() -> None:
+    async with loop_stack(
+        before=lambda ctx: ctx.plugin(prefix_report), prompt={"persona": "It is {{hour}}."}
+    ) as stack:
+        hours = iter(("ten", "ten", "eleven"))
+        stack.ctx.system_prompt.variable("hour", lambda context: next(hours))
+        for text in ("one", "two", "three"):
+            await stack.run(text)
+        [entry] = entries(stack)
+        [change] = entry.changes
+        assert (change.name, change.change) == ("deployment:persona", "changed")
+        assert change.variables == ("hour",)
 
 
 async def test_what_is_compared_is_what_is_sent() -> None:

@@ -10,6 +10,7 @@ from typing import Final
 from .errors import MalformedVariableError, MissingVariableError, UnknownVariableError
 
 VARIABLE_NAME: Final = re.compile(r"[a-z][a-z0-9_]*")
+_PLACE: Final = re.compile(r"\{\{([a-z][a-z0-9_]*)\}\}")
 _SHOWN: Final = 40
 
 
@@ -39,6 +40,11 @@ def interpolate(text: str, variables: Mapping[str, str | None], *, section: str)
         position = closing + 2
     parts.append(text[position:])
     return "".join(parts)
+
+
+def variables_in(text: str) -> frozenset[str]:
+    """The names of all variables in the text of a section."""
+    return frozenset(_PLACE.findall(text))
 
 
 def _value(name: str, variables: Mapping[str, str | None], section: str) -> str:

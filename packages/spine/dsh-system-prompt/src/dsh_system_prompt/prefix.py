@@ -12,7 +12,7 @@ import msgspec
 from dsh_brand import encode
 from dsh_llm import ToolSchema
 
-from .interpolation import interpolate
+from .interpolation import interpolate, variables_in
 from .types import PromptAssembly
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
@@ -25,6 +25,8 @@ class PromptPrefix(msgspec.Struct, frozen=True, kw_only=True):
     tools: Mapping[str, bytes]
     section_owners: Mapping[str, str] = msgspec.field(default_factory=dict)
     tool_owners: Mapping[str, str] = msgspec.field(default_factory=dict)
+    section_variables: Mapping[str, Mapping[str, str | None]] = msgspec.field(default_factory=dict)
+    """What the variables in each section stand for, by section name."""
 
 
 class PrefixChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,8 @@ class PrefixChange(msgspec.Struct, frozen=True, kw_only=True):
     """`moved`: the same bytes at another place."""
     owner: str | None = None
     """The plugin that registered it; `None` where that is not known."""
+    variables: tuple[str, ...] = ()
+    """For a changed section: its variables that have another value."""
 
 
 def prefix_of(assembly: PromptAssembly) -> PromptPrefix:
@@ -55,6 +59,11 @@ def prefix_of(assembly: PromptAssembly) -> PromptPrefix:
         tools=tool_bytes(assembly.tools),
         section_owners=assembly.section_owners,
         tool_owners=assembly.tool_owners,
+        section_variables={
+            each.name: {name: assembly.variables.get(name) for name in variables_in(each.text)}
+            for each in assembly.sections
+            if each.interpolate
+        },
     )
 
 
@@ -67,7 +76,13 @@ def compare_prefixes(before: PromptPrefix, after: PromptPrefix) -> tuple[PrefixC
     """Everything by which `after` differs; nothing if its bytes are the same."""
     owners = {**before.section_owners, **after.section_owners}
     changes = [
-        PrefixChange(what="section", name=name, change=change, owner=owners.get(name))
+        PrefixChange(
+            what="section",
+            name=name,
+            change=change,
+            owner=owners.get(name),
+            variables=_changed_variables(before, after, name) if change == "changed" else (),
+        )
         for name, change in _differences(before.sections, after.sections)
     ]
     owners = {**before.tool_owners, **after.tool_owners}
@@ -93,6 +108,12 @@ def _differences(
     order = [name for name in after if name in before]
     found += [(new, "moved") for old, new in zip(kept, order, strict=True) if old != new]
     return found
+
+
+def _changed_variables(before: PromptPrefix, after: PromptPrefix, name: str) -> tuple[str, ...]:
+    old = before.section_variables.get(name, {})
+    new = after.section_variables.get(name, {})
+    return tuple(sorted(each for each in old.keys() & new.keys() if old[each] != new[each]))
 
 
 def _bytes(text: str) -> bytes:

@@ -84,10 +84,15 @@ class PrefixReport(Service):
         if before is None:
             return
         # The two events carry one half each; the other half is as it was.
+        kept: dict[str, object]
         if isinstance(data, SystemMessageEvent):
             kept = {"tools": before.tools, "tool_owners": before.tool_owners}
         else:
-            kept = {"sections": before.sections, "section_owners": before.section_owners}
+            kept = {
+                "sections": before.sections,
+                "section_owners": before.section_owners,
+                "section_variables": before.section_variables,
+            }
         watched.logged = msgspec.structs.replace(after, **kept)
         changes = compare_prefixes(before, watched.logged)
         if changes:
@@ -105,6 +110,7 @@ class PrefixReport(Service):
                 name=change.name,
                 change=change.change,
                 owner=change.owner,
+                variables=change.variables,
             )
 
     def _of(self, session: Session) -> _Watched:
