@@ -167,9 +167,10 @@ class Activation(Record, eq=False, weakref=True):
         if mount is None:
             self.place = Place(self)
         else:
-            required = self.fiber.required.items()
-            own = tuple((key, config) for key, config in required if config is not None)
-            self.place = Place(self, mount.realms, mount.scope, mount.intercepts + own)
+            intercepts, required = mount.intercepts, self.fiber.required
+            if required:
+                intercepts += tuple(item for item in required.items() if item[1] is not None)
+            self.place = Place(self, mount.realms, mount.scope, intercepts)
         self.variables.run(lifecycle.set, self)
 
     def check(self, what: str) -> None:

@@ -125,6 +125,8 @@ class FiberMachine(Node, kw_only=True):
         return found if len(found) == len(claims) else None
 
     def _capture(self) -> bool:
+        if not self.required:
+            return True
         activation, found = self.activation, self._resolve()
         for claim in found or ():
             activation.captured[claim.pair] = claim
