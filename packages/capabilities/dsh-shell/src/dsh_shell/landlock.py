@@ -16,7 +16,6 @@ from .types import Finished
 
 _DENIALS: Final = (b"Permission denied", b"permission denied", b"EACCES")
 _PREFIX: Final = runner.PREFIX.encode()
-_SOURCE: Final = inspect.getsource(runner)
 
 
 class Landlock:
@@ -26,17 +25,25 @@ class Landlock:
 
     def __init__(self) -> None:
         self._works = False
+        # Read once, when the host starts: later, a command may have changed the file.
+        self._source = inspect.getsource(runner)
 
     async def usable(self, policy: Policy) -> bool:
         """True if the kernel lets a command confine itself."""
         if not sys.platform.startswith("linux") or not is_out_of_reach(sys.executable, policy):
             return False
-        self._works = self._works or await works([*_frame(()), "/bin/true"])
+        self._works = self._works or await works([*self._frame(()), "/bin/true"])
         return self._works
 
     def confine(self, argv: Sequence[str], policy: Policy) -> "LandlockCommand":
         """Wrap a command; `usable` was asked before."""
-        return LandlockCommand([*_frame(writable_folders(policy)), *argv])
+        return LandlockCommand([*self._frame(writable_folders(policy)), *argv])
+
+    def _frame(self, folders: Sequence[str]) -> list[str]:
+        # Isolated and without site packages: neither the environment nor the folder it is started
+        # in decides what this program is.
+        interpreter = os.path.realpath(sys.executable)
+        return [interpreter, "-I", "-S", "-c", self._source, *folders, "--"]
 
 
 class LandlockCommand:
@@ -57,10 +64,3 @@ class LandlockCommand:
         """True if it failed and says that permission was denied, for whatever reason."""
         failed = end.exit_code != 0
         return failed and any(text in end.stderr + end.stdout for text in _DENIALS)
-
-
-def _frame(folders: Sequence[str]) -> list[str]:
-    # Isolated and without site packages: neither the environment nor the folder it is started in
-    # decides what this program is. Nor do its files, which may lie where commands may write.
-    interpreter = os.path.realpath(sys.executable)
-    return [interpreter, "-I", "-S", "-c", _SOURCE, *folders, "--"]
