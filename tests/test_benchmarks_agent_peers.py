@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parent / "benchmarks" / "agent_peers.py"
+SCRIPT = Path(__file__).resolve().parent / "benchmarks" / "peers" / "compare.py"
 NAMES = ["by hand", "ours", "ours, each event on the disk"]
 
 

@@ -1,9 +1,9 @@
-"""One side in a process of its own; `agent_peers.py` starts it and reads the line it prints.
+"""One side in a process of its own; `compare.py` starts it and reads the line it prints.
 
-    python -m tests.benchmarks.peers.measure SIDE CASE [--once] [--url URL]
+    python -m tests.benchmarks.peers.measure SIDE CASE [URL] [--once]
 
-The cases are `http`, `process` and `creation`; all times are CPU seconds of this process, with the
-collector of garbage as Python sets it. Without arguments: the names of the
+The cases are `http`, which takes the URL, `process` and `creation`; all times are CPU seconds of
+this process, with the collector of garbage as Python sets it. Without arguments: the names of the
 sides, and which are installed.
 """
 
@@ -139,10 +139,8 @@ async def creation(side: Side) -> Figures:
     """Time of making agents, then the memory of as many, before a turn and after it."""
     async with side.open(Script()) as new:
         await (await new())(QUESTION.format(0))
-        agents = []
         began = time.process_time()
-        for _ in range(AGENTS):
-            agents.append(await new())  # noqa: PERF401  # a list comprehension would hide the await
+        agents = [await new() for _ in range(AGENTS)]
         took = (time.process_time() - began) / AGENTS
     async with side.open(Script()) as new:
         await (await new())(QUESTION.format(0))
