@@ -97,7 +97,9 @@ class Census:
         """Take an entry out; a second time does nothing."""
         if live in self._live:
             del self._live[live]
-            self._notify()
+            # Whoever waits, waits for quiet or for listeners; it is not woken for anything else.
+            if live.kind == "listener" or self.quiet:
+                self._notify()
 
     def entries(self) -> list[CensusEntry]:
         """What is alive, oldest first."""
