@@ -11,6 +11,7 @@ import click
 
 from dsh_cli import paths
 from dsh_cli.errors import ExitCode
+from dsh_cli.output import visible
 from dsh_cli.stack import mounted_stack
 from dsh_cordis import Event, Service
 from dsh_loader import InstalledPlugin, installed_plugins
@@ -25,9 +26,10 @@ async def list_sessions(folder: Path | None) -> ExitCode:
     own = [entry for entry in listing.sessions if folder is None or entry.header.cwd == str(folder)]
     for entry in sorted(own, key=lambda each: -each.header.created_at):
         when = datetime.fromtimestamp(entry.header.created_at / 1000, UTC)
-        click.echo(f"{entry.header.id}  {when:%Y-%m-%d %H:%M}Z  {entry.header.cwd or '-'}")
+        click.echo(f"{entry.header.id}  {when:%Y-%m-%d %H:%M}Z  {visible(entry.header.cwd or '-')}")
     for problem in listing.problems:
-        click.secho(f"unreadable: {problem.location}: {problem.error}", fg="red", err=True)
+        told = visible(f"unreadable: {problem.location}: {problem.error}")
+        click.secho(told, fg="red", err=True)
     if not own and not listing.problems:
         click.echo("no sessions yet", err=True)
     return ExitCode.DONE

@@ -27,6 +27,16 @@ JSON_VERSION: Final = 1
 _ARGUMENTS_SHOWN: Final = 120
 _RESULT_SHOWN: Final = 100
 
+_COMMANDS: Final = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    for code in (
+        *(code for code in range(0x20) if code not in b"\t\n"),
+        *range(0x7F, 0xA0),
+        *range(0x202A, 0x202F),  # these turn the order of what follows around
+        *range(0x2066, 0x206A),
+    )
+}
+
 
 class Output(Protocol):
     """Receives a turn while it happens; both kinds write at once and never buffer."""
@@ -53,7 +63,11 @@ class Output(Protocol):
 
 
 class TextOutput(Output):
-    """Answer text on standard output; everything else, shortened, on standard error."""
+    r"""Answer text on standard output; everything else, shortened, on standard error.
+
+    A terminal obeys control characters, and a model or a tool may have them from anywhere: on one
+    they are shown as `\x1b`. An answer that goes to a file or a pipe is exact.
+    """
 
     def __init__(self, out: TextIO | None = None, notes: TextIO | None = None) -> None:
         self._out = out or sys.stdout
@@ -72,10 +86,10 @@ class TextOutput(Output):
         if isinstance(frame, StreamChunkFrame):
             if isinstance(frame.chunk, TextDelta):
                 self._end_thinking()
-                self._write(frame.chunk.text)
+                self._write(self._answer(frame.chunk.text))
             elif isinstance(frame.chunk, ReasoningDelta):
                 self._thinking = True
-                click.secho(frame.chunk.text, dim=True, nl=False, file=self._notes)
+                click.secho(visible(frame.chunk.text), dim=True, nl=False, file=self._notes)
         elif isinstance(frame, StreamEnd):
             self._end_thinking()
             self._end_line()
@@ -100,13 +114,16 @@ class TextOutput(Output):
     @override
     def failure(self, message: str, code: str) -> None:
         self._end_line()
-        click.secho(f"dsh: {message} [{code}]", fg="red", file=self._notes)
+        click.secho(visible(f"dsh: {message} [{code}]"), fg="red", file=self._notes)
 
     @override
     def end(self, reason: str, usage: TokenUsage | None) -> None:
         self._end_line()
         tokens = f", {usage.input_tokens} tokens in, {usage.output_tokens} out" if usage else ""
         self._note(f"{reason}{tokens}")
+
+    def _answer(self, text: str) -> str:
+        return visible(text) if self._out.isatty() else text
 
     def _write(self, text: str) -> None:
         self._out.write(text)
@@ -125,7 +142,7 @@ class TextOutput(Output):
 
     def _note(self, text: str) -> None:
         self._end_line()
-        click.secho(text, dim=True, file=self._notes)
+        click.secho(visible(text), dim=True, file=self._notes)
 
 
 class JsonOutput(Output):
@@ -177,6 +194,11 @@ class JsonOutput(Output):
         line: dict[str, JsonValue] = {"v": JSON_VERSION, "event": event, **facts}
         self._out.write(encode_json(line).decode() + "\n")
         self._out.flush()
+
+
+def visible(text: str) -> str:
+    r"""The text with what a terminal would obey written out: `\x1b` for an escape."""
+    return text.translate(_COMMANDS)
 
 
 def _shortened(text: str, limit: int) -> str:
