@@ -30,7 +30,7 @@ class RequestHistory:
         if generation != self._generation:
             self._generation, self._log = generation, RequestLog()
         log = self._log
-        log.extend(self._session.derive_messages()[len(log) :])
+        log.extend(self._session.derive_messages(len(log)))
         messages = log.messages()
         repairs = log.repairs()
         if repairs:

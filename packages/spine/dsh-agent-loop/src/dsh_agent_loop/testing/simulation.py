@@ -432,4 +432,4 @@ def _on_purpose(error: BaseException) -> bool:
         return all(_on_purpose(member) for member in error.exceptions)
     if isinstance(error, SimulatedFailure | OSError):
         return True
-    return getattr(error, "code", "") in ("SERVER", "UNKNOWN", "SESSION_APPEND_REENTRANT")
+    return getattr(error, "code", "") in ("SERVER", "UNKNOWN", "SESSION_REENTRY")
