@@ -29,11 +29,3 @@ def test_each_case_of_the_agents_benchmark_works() -> None:
         "from cancel to idle, in a reply",
         "a turn over HTTP, at turn 10",
     ]
-
-
-def test_the_comparison_with_other_harnesses_works_for_a_few_turns() -> None:
-    found = rows("agent_peers.py", sys.executable, "21")
-    assert [row[0] for row in found[:2]] == ["bare httpx and json", "dsh-spine, dsh-llm-openai"]
-    assert found[0][1:3] == ["1.00", "1.00"]
-    assert all(float(row[1]) > 0 and float(row[2]) > 0 for row in found[:2])
-    assert len(found) == 6
