@@ -1,4 +1,5 @@
 import gc
+import sys
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
@@ -9,6 +10,7 @@ from typing import Any
 import anyio
 import anyio.lowlevel
 import pytest
+import structlog
 
 from dsh_cordis import (
     ConfigError,
@@ -767,3 +769,31 @@ async def test_settled_raises_all_failures_as_a_group(ctx: Context) -> None:
             await ctx.settled()
 
     await ctx.plugin(asks)
+
+
+async def test_a_logger_that_raises_stops_nothing_and_is_heard(
+    ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[BaseException] = []
+
+    def broken(*_: object) -> str:
+        raise RuntimeError("no room for logs")
+
+    def body(ctx: Context) -> None:
+        raise BoomError
+
+    monkeypatch.setattr(sys, "excepthook", lambda kind, error, trace: heard.append(error))
+    processors = structlog.get_config()["processors"]
+    structlog.configure(processors=[broken])
+    try:
+        fiber = ctx.plugin(body)
+        with anyio.fail_after(5), pytest.raises(BoomError):
+            await fiber
+    finally:
+        structlog.configure(processors=processors)
+    assert fiber.state is FiberState.FAILED
+    assert [str(error) for error in heard] == ["no room for logs"]
+    assert "BoomError()" in heard[0].__notes__[0]
+    ok = ctx.plugin(lambda ctx: None)
+    with anyio.fail_after(5):
+        await ok

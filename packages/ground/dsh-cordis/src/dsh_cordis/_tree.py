@@ -1,5 +1,6 @@
 """What all contexts of one root share: kernel, claims, listeners and mounted plugins."""
 
+import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, cast
@@ -150,6 +151,14 @@ def _key_of(event: Event, target: Route | None) -> object:
 
 
 def _log_error(error: Exception, fiber: str, label: str) -> None:
+    try:
+        _log(error, fiber, label)
+    except Exception as failure:  # noqa: BLE001  # a broken logger must not stop the kernel
+        failure.add_note(f"raised by the logger for an error of {fiber!r} ({label}): {error!r}")
+        sys.excepthook(type(failure), failure, failure.__traceback__)
+
+
+def _log(error: Exception, fiber: str, label: str) -> None:
     from traceback import format_exception
 
     import structlog  # brings asyncio; only an error needs either
