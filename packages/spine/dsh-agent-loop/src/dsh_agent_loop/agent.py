@@ -1,7 +1,6 @@
 """The concrete agent handle: input, cancellation, waits and maintenance."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Token
 from typing import TypeVar, cast
 
 import anyio
@@ -21,7 +20,7 @@ from dsh_agent import (
     SelectionState,
     TurnBoundary,
 )
-from dsh_cordis import Context, TaskCensus, task_census
+from dsh_cordis import Context, task_census
 from dsh_llm import (
     AbortController,
     AbortSignal,
@@ -44,7 +43,7 @@ from dsh_session import (
 from . import phase as phases
 from ._log import log
 from .calls import make_calls_distinct
-from .grace import Census
+from .grace import Census, Counted, OwnTask
 from .header import HeaderMaker
 from .history import RequestHistory
 from .inbox import LoopInbox
@@ -247,13 +246,13 @@ class LoopAgent:
         if self.gone:
             raise AgentDisposedError(self.id, action)
 
-    def counted(self) -> "_Counted":
+    def counted(self) -> Counted:
         """Count the listener tasks that a block starts to this agent."""
-        return _Counted(self.census)
+        return Counted(self.census)
 
-    def own_task(self) -> "_OwnTask":
+    def own_task(self) -> OwnTask:
         """Mark the current task as one that must not wait for this agent."""
-        return _OwnTask(self.own_tasks)
+        return OwnTask(self.own_tasks)
 
     def runs_in_own_task(self) -> bool:
         """Whether the current task, or one that waits for it, is this agent's own."""
@@ -369,34 +368,3 @@ class LoopAgent:
             self._read_at = self.session.seq
             self._inbox = self._selection = self._boundary = None
         return state
-
-
-class _Counted:
-    """While the block runs, listener tasks that it starts are counted in `census`."""
-
-    __slots__ = ("_census", "_token")
-
-    def __init__(self, census: Census) -> None:
-        self._census = census
-
-    def __enter__(self) -> None:
-        self._token: Token[TaskCensus | None] = task_census.set(self._census)
-
-    def __exit__(self, *exc: object) -> None:
-        task_census.reset(self._token)
-
-
-class _OwnTask:
-    """While the block runs, the current task is one of `tasks`."""
-
-    __slots__ = ("_id", "_tasks")
-
-    def __init__(self, tasks: list[int]) -> None:
-        self._tasks = tasks
-
-    def __enter__(self) -> None:
-        self._id = anyio.get_current_task().id
-        self._tasks.append(self._id)
-
-    def __exit__(self, *exc: object) -> None:
-        self._tasks.remove(self._id)

@@ -1,7 +1,7 @@
 """The creation transaction of an agent, and its teardown."""
 
 import uuid
-from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Protocol
 
 import anyio
@@ -14,22 +14,17 @@ from dsh_agent import (
     AgentOptions,
     CreateRequest,
     CreationSource,
-    InboxError,
     Prepared,
     ResumeRequest,
     Setup,
-    unwritten_input,
 )
 from dsh_cordis import Context, FiberState, Handle, Scope, create_scope, scope_of, task_census
 from dsh_llm import AbortController, AbortSignal, fuse_signals
 from dsh_session import (
     DisposedCancel,
-    InboxSpliced,
     RestoredLog,
     Session,
-    SessionEvent,
     SessionId,
-    interrupted_turn_closers,
 )
 from dsh_session_persistence import SessionHandle, SessionPersistence
 
@@ -37,6 +32,7 @@ from ._log import log
 from .agent import LoopAgent
 from .driver import drive
 from .gate import Gate
+from .opening import drop_inherited_queue, repairs_of
 from .runtime import LoopRuntime
 from .signal import TurnAborted, under
 
@@ -253,7 +249,7 @@ class AgentLife:
     def _take(self, session: Session) -> None:
         self._attach(session)
         if session.inherited_event_count:
-            _drop_inherited_queue(self.agent)
+            drop_inherited_queue(self.agent)
 
     async def _stored_session(self, session_id: SessionId) -> Session:
         persistence = self._runtime.ctx.session_persistence
@@ -265,7 +261,7 @@ class AgentLife:
             )
         self._handle = handle = await persistence.open(session_id, "write")
         events = list(await handle.read())
-        repairs = _repairs(events)
+        repairs = repairs_of(events)
         if repairs:
             await handle.append(repairs)
             events.extend(repairs)
@@ -395,28 +391,6 @@ class AgentLife:
             self._errors.append(error)
 
 
-def _repairs(events: Sequence[SessionEvent]) -> list[SessionEvent]:
-    """What a log that stops inside a turn is continued with: its input given back, its end.
-
-    The input comes first, so that a crash in between cannot lose it either.
-    """
-    closers = interrupted_turn_closers(events)
-    if not closers:
-        return []
-    try:
-        lost = unwritten_input(events)
-    except InboxError:  # such a log makes no agent; the refusal names the event
-        return closers
-    returned: list[SessionEvent] = []
-    for target in ("next-step", "next-turn"):
-        if messages := lost.list_of(target):
-            seq = len(events) + len(returned)
-            data = InboxSpliced(target=target, start=0, inserted=messages)
-            time = events[-1].time
-            returned.append(SessionEvent(type=data.type, seq=seq, time=time, data=data))
-    return [*returned, *interrupted_turn_closers([*events, *returned])] if returned else closers
-
-
 def _abort_error(signal: AbortSignal) -> BaseException:
     reason = signal.reason
     if isinstance(reason, BaseException):
@@ -424,19 +398,3 @@ def _abort_error(signal: AbortSignal) -> BaseException:
     return AgentCreationError(
         f"the creation of the agent was aborted ({reason!r})", "CREATION_ABORTED"
     )
-
-
-def _drop_inherited_queue(agent: LoopAgent) -> None:
-    """A fork's input was meant for its parent; nobody has seen the child's session yet."""
-    for target in ("next-step", "next-turn"):
-        pending = agent.inbox.next_step if target == "next-step" else agent.inbox.next_turn
-        if pending:
-            agent.session.append(
-                InboxSpliced(
-                    target=target,
-                    start=0,
-                    removed_count=len(pending),
-                    inserted=(),
-                    outcome="canceled",
-                )
-            )

@@ -1,11 +1,13 @@
 """What runs for an agent, and how long it may go on after an abort."""
 
 from collections.abc import Awaitable, Callable, Collection
+from contextvars import Token
 from typing import Generic, TypeVar
 
 import anyio
 import msgspec
 
+from dsh_cordis import TaskCensus, task_census
 from dsh_llm import AbortSignal
 
 from .clock import Clock, SystemClock
@@ -327,3 +329,34 @@ class Work(Generic[T]):
             await wake.wait()
         finally:
             remove()
+
+
+class Counted:
+    """While the block runs, listener tasks that it starts are counted in `census`."""
+
+    __slots__ = ("_census", "_token")
+
+    def __init__(self, census: Census) -> None:
+        self._census = census
+
+    def __enter__(self) -> None:
+        self._token: Token[TaskCensus | None] = task_census.set(self._census)
+
+    def __exit__(self, *exc: object) -> None:
+        task_census.reset(self._token)
+
+
+class OwnTask:
+    """While the block runs, the current task is one of `tasks`."""
+
+    __slots__ = ("_id", "_tasks")
+
+    def __init__(self, tasks: list[int]) -> None:
+        self._tasks = tasks
+
+    def __enter__(self) -> None:
+        self._id = anyio.get_current_task().id
+        self._tasks.append(self._id)
+
+    def __exit__(self, *exc: object) -> None:
+        self._tasks.remove(self._id)
