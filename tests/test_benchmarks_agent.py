@@ -16,10 +16,20 @@ def rows(script: str, *arguments: str) -> list[list[str]]:
 
 
 def test_each_case_of_the_agents_benchmark_works() -> None:
-    cases = ("per_turn", "per_chunk", "per_round", "creation", "cancelling", "over_http")
+    cases = (
+        "per_turn",
+        "per_turn_stored",
+        "per_chunk",
+        "per_round",
+        "creation",
+        "cancelling",
+        "over_http",
+    )
     found = [row[0] for row in rows("agent.py", "--once", *cases)]
     assert found == [
         "a plain turn",
+        "a plain turn, stored",
+        "a plain turn, flushed before each request",
         "a text delta",
         "a round of one tool call",
         "round 40 against round 20",

@@ -10,6 +10,7 @@ import gc
 import json
 import subprocess
 import sys
+import tempfile
 import time
 import tracemalloc
 import uuid
@@ -24,6 +25,7 @@ import httpx
 from typing_extensions import override
 
 import dsh_llm_openai
+import dsh_session_jsonl
 from dsh_agent import Agent
 from dsh_brand import JsonValue
 from dsh_cordis import Context
@@ -168,10 +170,17 @@ TOOL = ToolDefinition(
 )
 
 
-async def mounted(stack: AsyncExitStack, model: BenchModel) -> Context:
-    """The spine over a model."""
+async def mounted(
+    stack: AsyncExitStack,
+    model: BenchModel,
+    store: str | None = None,
+    config: Mapping[str, object] | None = None,
+) -> Context:
+    """The spine over a model, with a store of plain logs in a folder if one is named."""
     ctx = await stack.enter_async_context(Context())
-    _ = ctx.plugin(spine)
+    _ = ctx.plugin(spine, config)
+    if store is not None:
+        _ = ctx.plugin(dsh_session_jsonl, {"root": store, "compression": "none"})
     await ctx.settled()
     ctx.llm.register_adapter(["test"], model)
     ctx.tools.register(TOOL)
@@ -230,6 +239,40 @@ async def per_turn() -> None:
 
     took = await best({"ours": ours, "theirs": theirs})
     say("a plain turn", took["ours"] * 1e6, "us", took["ours"] / took["theirs"])
+
+
+async def per_turn_stored() -> None:
+    """A short plain turn with a store on disk: written behind, and flushed before each request."""
+
+    async def cost(config: Mapping[str, object]) -> float:
+        async with AsyncExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            ctx = await mounted(stack, BenchModel(), folder, config)
+            agent = (await ctx.agents.create(provider="test", model="m")).agent
+            await turn(agent)
+            began = time.process_time()
+            for _ in range(TURNS // 4):
+                await turn(agent)
+            return (time.process_time() - began) / (TURNS // 4)
+
+    async def theirs() -> float:
+        loop = HandWritten(BenchModel())
+        began = time.process_time()
+        for _ in range(TURNS):
+            await loop.turn("Say something.")
+        return (time.process_time() - began) / TURNS
+
+    took = await best(
+        {
+            "behind": lambda: cost({"checkpoint": False}),
+            "flushed": lambda: cost({}),
+            "theirs": theirs,
+        }
+    )
+    by_hand = took["theirs"]
+    say("a plain turn, stored", took["behind"] * 1e6, "us", took["behind"] / by_hand)
+    flushed = took["flushed"]
+    say("a plain turn, flushed before each request", flushed * 1e6, "us", flushed / by_hand)
 
 
 async def per_chunk() -> None:
@@ -466,7 +509,15 @@ async def main() -> None:
         return
     sys.stdout.write("| case | best | against the baseline |\n|---|---|---|\n")
     only = [name for name in sys.argv[1:] if not name.startswith("-")]
-    for measure in (per_turn, per_chunk, per_round, creation, cancelling, over_http):
+    for measure in (
+        per_turn,
+        per_turn_stored,
+        per_chunk,
+        per_round,
+        creation,
+        cancelling,
+        over_http,
+    ):
         if not only or measure.__name__ in only:
             await measure()
     if not only or "start_up" in only:
