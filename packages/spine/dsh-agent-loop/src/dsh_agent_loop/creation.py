@@ -21,6 +21,7 @@ from dsh_agent import (
 from dsh_cordis import Context, FiberState, Handle, Scope, create_scope, scope_of, task_census
 from dsh_llm import AbortController, AbortSignal, fuse_signals
 from dsh_session import (
+    CheckedLog,
     DisposedCancel,
     RestoredLog,
     Session,
@@ -260,15 +261,15 @@ class AgentLife:
                 "NO_PERSISTENCE",
             )
         self._handle = handle = await persistence.open(session_id, "write")
-        events = list(await handle.read())
+        events = CheckedLog.of(await handle.read())
         repairs = repairs_of(events)
         if repairs:
             await handle.append(repairs)
-            events.extend(repairs)
+            events = events.extended(repairs)
         session = self._runtime.ctx.sessions.prepare(
             restored=RestoredLog(
                 header=handle.header,
-                events=tuple(events),
+                events=events,
                 inherited_event_count=handle.inherited_event_count,
             )
         )
