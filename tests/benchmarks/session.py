@@ -27,6 +27,7 @@ from dsh_llm import BlockStart, StreamChunk, TextDelta, create_user_message
 from dsh_session import (
     AssistantAttempt,
     AssistantMessageEvent,
+    CheckedLog,
     Completed,
     Session,
     SessionEvent,
@@ -259,9 +260,9 @@ def resuming(folder: Path, turns: int, rounds: int) -> Iterator[Row]:
 
     def resume() -> object:
         log = JsonlStore(folder, "none").open(ID, "write")
-        events = log.read()
+        events = CheckedLog.of(log.read())
         closers = interrupted_turn_closers(events)
-        restored = Session.from_restore(ID, [*events, *closers], log.header)
+        restored = Session.from_restore(ID, events.extended(closers), log.header)
         messages = restored.derive_messages()
         log.close()
         return messages

@@ -23,7 +23,7 @@ import anyio
 import msgspec
 from typing_extensions import override
 
-from dsh_session import Session, interrupted_turn_closers
+from dsh_session import CheckedLog, Session, interrupted_turn_closers
 from dsh_session_jsonl import JsonlStore
 from dsh_session_persistence import SessionLogStore
 from dsh_session_persistence.testing.conversation import (
@@ -115,9 +115,9 @@ class OurKeeper(Keeper):
     @override
     async def resume(self) -> Sequence[object]:
         log = self._make().open(ID, "write")
-        events = log.read()
-        closers = interrupted_turn_closers(events)
-        messages = Session.from_restore(ID, [*events, *closers], log.header).derive_messages()
+        events = CheckedLog.of(log.read())
+        events = events.extended(interrupted_turn_closers(events))
+        messages = Session.from_restore(ID, events, log.header).derive_messages()
         log.close()
         return messages
 

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 import anyio
 import anyio.to_thread
 
-from dsh_session import SessionEvent, SessionHeader, SessionId
+from dsh_session import CheckedLog, SessionEvent, SessionHeader, SessionId
 from dsh_session_persistence.errors import (
     SessionBatchRefusedError,
     SessionHandleClosedError,
@@ -116,6 +116,8 @@ class SessionHandle:
         start = _count("offset", offset)
         end = None if length is None else start + _count("length", length)
         events = await self._in_turn(self._log.read)
+        if isinstance(events, CheckedLog) and start == 0 and end is None:
+            return events  # immutable, and who resumes from it need not check its events again
         return tuple(events[start:end])
 
     async def append(self, events: Sequence[SessionEvent]) -> None:

@@ -8,7 +8,7 @@ from typing import Generic, NoReturn, TypeVar
 
 from typing_extensions import override
 
-from dsh_session import SessionEvent, SessionHeader
+from dsh_session import CheckedLog, SessionEvent, SessionHeader
 from dsh_session_persistence.errors import SessionOwnershipLostError, SessionStorageError
 from dsh_session_persistence.leases import Claim
 from dsh_session_persistence.types import SessionLog
@@ -123,8 +123,11 @@ class WriteLog(_OpenLog, Generic[B]):
             stored: What the log holds.
             claim: Under which it was read; the writer owns it from here on. `None`: a new session.
         """
-        self._appended = list(stored)
-        super().__init__(header, inherited_event_count, path, self._appended)
+        if not isinstance(stored, CheckedLog):
+            stored = tuple(stored)  # it may be the store's own list, which grows
+        super().__init__(header, inherited_event_count, path, stored)
+        self._appended: list[SessionEvent] | None = None
+        """The whole log from the first append on: what is stored is handed on as it was read."""
         self._location = location
         self._claim = claim
         self._materialized = claim is not None
@@ -137,7 +140,7 @@ class WriteLog(_OpenLog, Generic[B]):
 
     @override
     def read(self) -> Sequence[SessionEvent]:
-        return self._appended
+        return self._events
 
     @override
     def append(self, events: Sequence[SessionEvent]) -> None:
@@ -148,6 +151,8 @@ class WriteLog(_OpenLog, Generic[B]):
                 self._extend(batch)
             else:
                 self._begin(batch)
+        if self._appended is None:
+            self._events = self._appended = list(self._events)
         self._appended.extend(events)
 
     @override

@@ -7,14 +7,13 @@ violation: such a log is opened, and requests are made valid when they are deriv
 from collections.abc import Iterable
 
 from dsh_session import (
-    EndSeed,
-    InvalidEventError,
+    CheckedLog,
+    CheckedLogBuilder,
     InvalidLogError,
     LogRules,
     SessionEvent,
     SessionHeader,
     SurfaceManager,
-    decode_stored_event,
 )
 
 
@@ -23,17 +22,23 @@ class StoredLogRules:
 
     def __init__(self, header: SessionHeader) -> None:
         self._header = header
-        self.events: list[SessionEvent] = []
-        """What was taken so far; it only grows."""
-
+        self._taken = CheckedLogBuilder()
         self._nesting = LogRules()
-        self._surface = SurfaceManager(self.events.__getitem__)
-        self._cut: int | None = None
+        self._surface = SurfaceManager(self._taken.event_at)
+
+    def __len__(self) -> int:
+        """How many events were taken."""
+        return len(self._taken)
+
+    @property
+    def events(self) -> CheckedLog:
+        """What was taken so far; it does not grow."""
+        return self._taken.log
 
     @property
     def inherited_event_count(self) -> int:
         """Length of the fork prefix, as far as the log was taken."""
-        return self._cut or 0
+        return self._taken.cut or 0
 
     def decode(self, rows: Iterable[bytes]) -> None:
         """Take stored rows in order; when one is refused, those before it are taken.
@@ -44,28 +49,23 @@ class StoredLogRules:
             UnsupportedEventError: Its type is not for this build.
             InvalidLogError: It cannot stand there; and what else `take` raises.
         """
-        expected = len(self.events)
-        for row in rows:
-            event = decode_stored_event(row)
-            if event.seq != expected:
-                raise InvalidEventError(f"expected seq {expected}", seq=event.seq)
-            self.take(event)
-            expected += 1
+        self._taken.decode(rows, self._follow)
 
     def take(self, event: SessionEvent) -> None:
-        """Follow the next event.
+        """Check and follow the next event.
 
         Raises:
+            InvalidEventError: It breaks a rule for single events, or is not the next one.
             InvalidLogError: It cannot stand there (turns, steps).
             SurfaceError: It cannot do that to the surface.
         """
+        self._taken.take(event, self._follow)
+
+    def _follow(self, event: SessionEvent) -> None:
         self._nesting.push(event)
         if event.surface_op is not None:
             # Projections change messages, never nodes; the session that takes the log has them.
             self._surface.admit(event)
-        self.events.append(event)
-        if type(event.data) is EndSeed and event.data.inherited:
-            self._cut = event.seq
 
     def finish(self) -> None:
         """Check what only the end of the log shows; more events may follow all the same.
@@ -74,10 +74,11 @@ class StoredLogRules:
             InvalidLogError: Fork cut and header disagree, or a turn ends inside a compaction.
         """
         self._nesting.finish()
-        if self._header.is_seeded != (self._cut is not None):
+        cut = self._taken.cut
+        if self._header.is_seeded != (cut is not None):
             said = "seeded" if self._header.is_seeded else "not seeded"
             has = "has no" if self._header.is_seeded else "has a"
             raise InvalidLogError(
                 f"the header says {said}, and the log {has} marker of an inherited prefix",
-                seq=self._cut,
+                seq=cut,
             )

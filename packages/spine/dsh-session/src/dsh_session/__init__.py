@@ -5,6 +5,7 @@
 
 from dsh_brand import freeze_json as snapshot_json_value
 from dsh_brand import is_json as is_json_value
+from dsh_session.checked_log import CheckedLog, CheckedLogBuilder
 from dsh_session.closers import (
     TOOL_NOT_STARTED,
     TOOL_OUTCOME_UNKNOWN,
@@ -131,6 +132,8 @@ __all__ = [
     "AssistantMessageEvent",
     "Blocked",
     "CancelCause",
+    "CheckedLog",
+    "CheckedLogBuilder",
     "Completed",
     "DeveloperMessageEvent",
     "DisposedCancel",

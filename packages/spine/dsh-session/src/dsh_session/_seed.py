@@ -6,6 +6,7 @@ import msgspec
 
 from dsh_brand import NotJsonError
 from dsh_session._freeze import freeze_payload
+from dsh_session.checked_log import CheckedLog
 from dsh_session.codec import event_from_json
 from dsh_session.errors import InvalidEventError, InvalidHeaderError, InvalidLogError
 from dsh_session.events import EndSeed, SessionEvent
@@ -49,6 +50,8 @@ def check_id(session_id: SessionId, header: SessionHeader) -> None:
 
 def last_cut(events: Sequence[SessionEvent]) -> int | None:
     """Seq of the last tagged marker: the length of the fork prefix."""
+    if isinstance(events, CheckedLog):
+        return events.cut
     for event in reversed(events):
         # The name first: few events of a log have it.
         if event.type == EndSeed.type and is_marker(event, tagged=True):

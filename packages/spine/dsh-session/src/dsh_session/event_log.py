@@ -42,6 +42,10 @@ class EventLog(Sequence[SessionEvent]):
         return islice(self._events, self._length)
 
     @override
+    def __reversed__(self) -> Iterator[SessionEvent]:
+        return map(self._events.__getitem__, range(self._length - 1, -1, -1))
+
+    @override
     def __eq__(self, other: object) -> bool:
         if isinstance(other, EventLog):
             other_list = other._events

@@ -21,6 +21,7 @@ from dsh_session._seed import (
     marker_at,
     snapshot_event,
 )
+from dsh_session.checked_log import CheckedLog
 from dsh_session.checks import check_event
 from dsh_session.codec import data_from_json
 from dsh_session.errors import InvalidEventError, ReentrantAppendError
@@ -76,7 +77,7 @@ class Session:
     def __init__(
         self,
         header: SessionHeader,
-        events: list[SessionEvent],
+        log: CheckedLog,
         *,
         inherited_event_count: int,
         first_live_seq: int,
@@ -84,7 +85,7 @@ class Session:
         now_ms: Callable[[], int],
         projections: MessageProjections | Iterable[SessionMessageProjection] = (),
     ) -> None:
-        """Check `events` and take them over; use `create` or `from_restore`."""
+        """Take the log over; use `create` or `from_restore`."""
         self.header = header
         self.inherited_event_count = inherited_event_count
         """Length of the fork prefix; 0 without one."""
@@ -92,7 +93,7 @@ class Session:
         """Length of the log as it was given."""
         self.first_lifecycle_seq = first_lifecycle_seq
         """Where this session's own life begins: the cut of a fresh fork, else `first_live_seq`."""
-        self._events = events
+        self._events = events = list(log)
         self._now_ms = now_ms
         self._view: EventLog | None = None
         if not isinstance(projections, MessageProjections):
@@ -111,15 +112,11 @@ class Session:
         """Set by the store that the session lives in."""
         self._appending = False
         self._after_append: list[Callable[[], None]] = []
-        self._admit(events)
+        self._fold_surface(events)
 
-    def _admit(self, events: Iterable[SessionEvent]) -> None:
+    def _fold_surface(self, events: Iterable[SessionEvent]) -> None:
         admit = self.surface.admit
-        for index, event in enumerate(events):
-            if event.seq != index:
-                reason = f"stands at index {index}; seqs count from 0 without gaps"
-                raise InvalidEventError(reason, event_type=event.type, seq=event.seq)
-            check_event(event)
+        for event in events:
             if event.surface_op is not None or event.data.projects:
                 admit(event)
 
@@ -159,7 +156,7 @@ class Session:
         events, cut = complete_seed(header, given, inherited_event_count, now_ms)
         return cls(
             header,
-            events,
+            CheckedLog.of(events),
             inherited_event_count=inherited_event_count,
             first_live_seq=0 if given is None else len(given),
             first_lifecycle_seq=cut,
@@ -180,7 +177,8 @@ class Session:
     ) -> "Session":
         """A session from its stored log; the frozen events are taken over without copying.
 
-        A log that does not end with a marker gets one, and the owner stores it.
+        A log that does not end with a marker gets one, and the owner stores it. Of a `CheckedLog`
+        only what the events do together is looked at; the events of anything else are checked.
 
         Raises:
             InvalidEventError: An event breaks a rule; names its index.
@@ -188,14 +186,14 @@ class Session:
             InvalidLogError: Log, header and count do not fit together.
         """
         check_id(id, header)
-        events = list(seed)
-        given = len(events)
-        check_restored(header, events, inherited_event_count)
-        if not (events and is_marker(events[-1])):
-            events.append(marker_at(given, now_ms()))
+        log = CheckedLog.of(seed)
+        given = len(log)
+        check_restored(header, log, inherited_event_count)
+        if not (log and is_marker(log[-1])):
+            log = log.extended([marker_at(given, now_ms())])
         return cls(
             header,
-            events,
+            log,
             inherited_event_count=inherited_event_count,
             first_live_seq=given,
             first_lifecycle_seq=given,

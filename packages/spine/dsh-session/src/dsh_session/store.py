@@ -48,7 +48,8 @@ class RestoredLog(msgspec.Struct, frozen=True, kw_only=True):
     """A stored session: its header, all its events, the length of its fork prefix."""
 
     header: SessionHeader
-    events: tuple[SessionEvent, ...]
+    events: Sequence[SessionEvent]
+    """Checked when the session is prepared, unless it is a `CheckedLog`."""
     inherited_event_count: int = 0
 
 

@@ -35,7 +35,7 @@ class LogScan(LineScan):
     @property
     @override
     def _count(self) -> int:
-        return len(self.rules.events)
+        return len(self.rules)
 
     @override
     def _header_of(self, line: bytes) -> SessionHeader:

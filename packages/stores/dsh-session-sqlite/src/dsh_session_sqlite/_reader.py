@@ -73,16 +73,15 @@ class Reading:
 
     def feed(self, rows: Sequence[tuple[int, bytes]], event_count: int) -> None:
         """Take the rows behind what is known; with them the log has `event_count` events."""
-        events = self.rules.events
-        seqs = range(len(events), len(events) + len(rows))
+        seqs = range(len(self.rules), len(self.rules) + len(rows))
         gap = next((due for due, (seq, _) in zip(seqs, rows, strict=True) if seq != due), None)
         present = rows if gap is None else rows[: gap - seqs.start]
         try:
             self.rules.decode([row for _, row in present])
             if gap is not None:
                 raise self._corrupt(f"the event of seq {gap} is missing")
-            if len(events) != event_count:
-                raise self._corrupt(f"{len(events)} of {event_count} events are there")
+            if len(self.rules) != event_count:
+                raise self._corrupt(f"{len(self.rules)} of {event_count} events are there")
             self.rules.finish()
         except UnsupportedEventError as error:
             raise SessionFormatUnsupportedError(
@@ -90,8 +89,8 @@ class Reading:
             ) from error
         except (InvalidEventError, InvalidLogError) as error:
             what = "the log as a whole"
-            if len(events) < seqs.stop:
-                what = f"the event of seq {len(events)}"
+            if len(self.rules) < seqs.stop:
+                what = f"the event of seq {len(self.rules)}"
             raise self._corrupt(f"{what} is damaged: {error.message}", error) from error
 
     def _corrupt(
@@ -141,7 +140,7 @@ class LogReader(ReadLog):
                     if row is None:
                         raise SessionPersistenceNotFoundError(self._session_id)
                     same = known is not None and known.number == row.number
-                    start = len(known.rules.events) if known is not None and same else 0
+                    start = len(known.rules) if known is not None and same else 0
                     return row, stored_events(connection, row.number, start)
             except FileNotFoundError:
                 raise SessionPersistenceNotFoundError(self._session_id) from None
