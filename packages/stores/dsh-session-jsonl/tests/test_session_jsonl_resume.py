@@ -7,6 +7,7 @@ import anyio
 import dsh_session_jsonl
 from dsh_cordis import Context
 from dsh_session import (
+    CheckedLog,
     EndSeed,
     RestoredLog,
     SessionId,
@@ -19,6 +20,7 @@ from dsh_session import (
 )
 from dsh_session_jsonl import JsonlStore
 from dsh_session_persistence import SessionPersistence
+from dsh_session_persistence.testing import sample_events, sample_header
 
 ID = SessionId("sample")
 
@@ -49,7 +51,7 @@ async def test_S108_S114_a_session_is_resumed_through_its_handle(tmp_path: Path)
             assert list(await handle.read()) == before
             closers = interrupted_turn_closers(await handle.read())
             await handle.append(closers)
-            events = tuple(await handle.read())
+            events = await handle.read()
             resumed = ctx.sessions.prepare(
                 restored=RestoredLog(
                     header=handle.header,
@@ -76,3 +78,20 @@ async def test_S108_S114_a_session_is_resumed_through_its_handle(tmp_path: Path)
         "todo/write",
     ]
     assert isinstance(stored[4].data, EndSeed)
+
+
+async def test_S106_S169_what_a_handle_read_for_resuming_is_known_to_be_checked(
+    tmp_path: Path,
+) -> None:
+    with anyio.fail_after(5):
+        async with Context() as ctx:
+            store = await start(ctx, tmp_path)
+            async with await store.create(sample_header(ID)) as handle:
+                await handle.append(sample_events(2))
+            async with await store.open(ID, "write") as handle:
+                read = await handle.read()
+                assert isinstance(read, CheckedLog)
+                assert isinstance(await handle.read(1), tuple)
+                await handle.append(sample_events(1, start=2))
+                assert isinstance(await handle.read(), tuple), "the writer takes what it is given"
+                assert list(read) == list(sample_events(2))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsh_brand import freeze_json
-from dsh_session import RawData, SessionEvent, SessionId, encode_event
+from dsh_session import CheckedLog, RawData, SessionEvent, SessionId, encode_event
 from dsh_session_persistence.testing import sample_events, sample_header
 from dsh_session_sqlite import SqliteStore
 
@@ -57,3 +57,18 @@ def test_S104_a_reader_follows_the_writer_and_fetches_what_is_new(tmp_path: Path
 def test_a_tilde_leads_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert SqliteStore(Path("~/x/sessions.db")).path == tmp_path / "x" / "sessions.db"
+
+
+def test_S169_what_is_read_for_resuming_is_known_to_be_checked(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "sessions.db")
+    log = store.create(sample_header("sample"), 0)
+    log.append(sample_events(2))
+    assert not isinstance(log.read(), CheckedLog), "the writer takes what it is given"
+    log.close()
+    again = store.open(SessionId("sample"), "write")
+    read = again.read()
+    assert isinstance(read, CheckedLog)
+    again.append(sample_events(1, start=2))
+    assert not isinstance(again.read(), CheckedLog)
+    assert [len(read), len(again.read()), again.end] == [2, 3, 3]
+    again.close()
