@@ -32,7 +32,19 @@ from dsh_agent import (
     StreamStart,
     TurnStopping,
 )
-from dsh_agent_loop.testing import LoopStack, ScriptedModel, call, cut, fail, loop_stack, say
+from dsh_agent_loop.testing import (
+    LoopStack,
+    Recorder,
+    ScriptedModel,
+    Step,
+    call,
+    cut,
+    fail,
+    line_of,
+    loop_stack,
+    mount_loop,
+    say,
+)
 from dsh_cordis import Context, Next
 from dsh_llm import (
     CallId,
@@ -658,3 +670,26 @@ async def test_A26_what_a_decision_leaves_out_does_not_come_back() -> None:
         texts = [message_text(m) for m in stack.model.requests[0].messages]
         assert "dropped" not in texts
         assert (stack.agent.inbox.next_step, stack.agent.inbox.next_turn) == ((), ())
+
+
+async def test_A43_that_nobody_listens_changes_nothing_in_the_log() -> None:
+    """Payloads and questions for nobody are left out; the log must not tell."""
+
+    def replies() -> list[list[Step]]:
+        return [call(("c1", "t", ""), ("c2", "t", "")), say("done"), fail(), cut("half")]
+
+    logs: list[list[str]] = []
+    for heard in (True, False):
+        model = ScriptedModel(*replies())
+        async with Context() as ctx:
+            mount_loop(ctx)
+            await ctx.settled()
+            ctx.llm.register_adapter(["test"], model)
+            stack = LoopStack(ctx, model, Recorder(ctx if heard else Context()))
+            stack.handle = await ctx.agents.create(provider="test", model="m")
+            stack.add_tool("t", fine)
+            for text in ("M", "N", "O"):
+                await stack.run(text)
+            logs.append([line_of(event) for event in stack.agent.session.events])
+    assert logs[0] == logs[1]
+    assert logs[0].count("tool/result c2") == 1
