@@ -78,11 +78,12 @@ async def test_S116_one_window_gathers_one_batch() -> None:
             push(buffer, 1, start=2)
             await clock.tick()
             assert disk.batches == [[0, 1, 2]]
-            assert clock.asked == [WINDOW_S]
+            assert len(clock.asked) == 1
             push(buffer, 1, start=3)
             await clock.tick()
     assert disk.batches == [[0, 1, 2], [3]]
-    assert clock.asked == [0.2, 0.2]
+    assert len(clock.asked) == 2
+    assert all(0 < delay_s <= WINDOW_S == 0.2 for delay_s in clock.asked)
 
 
 async def test_S116_what_arrives_during_a_write_forms_the_next_batch() -> None:
@@ -111,8 +112,46 @@ async def test_S116_draining_cuts_the_window_and_is_shared() -> None:
                 tasks.start_soon(buffer.drain)
             await wait_all_tasks_blocked()
             disk.gate.set()
+            await buffer.close()
     assert disk.batches == [[0, 1, 2]]
     assert disk.attempts == 1
+
+
+async def test_S116_one_timer_gives_each_window_its_whole_time() -> None:
+    disk, clock = Disk(), Clock()
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            buffer = buffer_of(disk, clock, tasks)
+            push(buffer, 1)
+            await wait_all_tasks_blocked()
+            await buffer.drain()
+            began = anyio.current_time()
+            push(buffer, 1, start=1)
+            await clock.tick()
+            assert disk.batches == [[0]], "cut short by the window before it"
+            _, rest_s = clock.asked
+            assert WINDOW_S - (anyio.current_time() - began) <= rest_s <= WINDOW_S
+            await clock.tick()
+            assert disk.batches == [[0], [1]]
+            push(buffer, 1, start=2)
+            await wait_all_tasks_blocked()
+            await buffer.drain()
+            await clock.tick()
+            assert len(clock.asked) == 3, "no window is open, and the timer went on"
+    assert disk.batches == [[0], [1], [2]]
+
+
+async def test_S116_closing_ends_the_timer_also_after_a_failure() -> None:
+    disk, clock = Disk(), Clock()
+    disk.failing = True
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            buffer = buffer_of(disk, clock, tasks)
+            push(buffer, 1)
+            await wait_all_tasks_blocked()
+            with pytest.raises(OSError, match="disk full"):
+                await buffer.close()
+    assert len(clock.asked) == 1
 
 
 async def test_S117_a_failed_background_write_keeps_the_batch_and_pauses() -> None:
@@ -158,8 +197,10 @@ async def test_S117_concurrent_drains_share_the_failure() -> None:
                 tasks.start_soon(drain)
             await wait_all_tasks_blocked()
             disk.gate.set()
-    assert len(errors) == 3
-    assert disk.attempts == 1
+            await wait_all_tasks_blocked()
+            assert len(errors) == 3
+            assert disk.attempts == 1
+            tasks.cancel_scope.cancel()  # the timer
 
 
 async def test_S113_a_cancelled_drain_finishes_its_write_and_leaves_the_rest() -> None:
@@ -185,7 +226,7 @@ async def test_S113_a_cancelled_drain_finishes_its_write_and_leaves_the_rest() -
             disk.gate.set()
             await wait_all_tasks_blocked()
             assert len(buffer) == 0
-            await clock.tick()
+            await buffer.close()
     assert scope.cancelled_caught
     assert disk.batches == [[0], [1]]
 

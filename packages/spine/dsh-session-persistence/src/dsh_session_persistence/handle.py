@@ -193,7 +193,7 @@ class SessionHandle:
     async def _close(self, closed: anyio.Event) -> None:
         errors: list[Exception] = []
         try:
-            for step in (self._buffer.drain, self._close_log):
+            for step in (self._buffer.close, self._close_log):
                 try:
                     await step()
                 except Exception as error:  # noqa: BLE001  # the claim goes whatever fails, then it is raised

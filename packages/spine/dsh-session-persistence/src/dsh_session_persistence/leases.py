@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from typing_extensions import override
 
+from dsh_session_persistence._log import log
 from dsh_session_persistence.errors import SessionAlreadyOwnedError
 from dsh_session_persistence.files import Inode
 
@@ -96,17 +97,13 @@ def _is_at(path: Path, descriptor: int) -> bool:
 
 
 if sys.platform == "win32":
-    import structlog
-    from structlog.typing import FilteringBoundLogger
-
-    log: FilteringBoundLogger = structlog.get_logger(__name__)
     _warned: Final[list[bool]] = []
 
     def _lock(descriptor: int) -> None:
         """Nothing to lock with here: say so once."""
         if not _warned:
             _warned.append(True)
-            log.warning("session.lease_unavailable", descriptor=descriptor)
+            log().warning("session.lease_unavailable", descriptor=descriptor)
 
     def _remove(path: Path) -> None:
         """An open file cannot be removed there."""

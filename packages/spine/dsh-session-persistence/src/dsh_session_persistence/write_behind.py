@@ -5,12 +5,9 @@ from typing import Final
 
 import anyio
 import anyio.lowlevel
-import structlog
-from structlog.typing import FilteringBoundLogger
 
 from dsh_session import SessionEvent
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
+from dsh_session_persistence._log import log
 
 WINDOW_S: Final = 0.2
 """How long the first event of a batch waits for company."""
@@ -28,12 +25,22 @@ class _Drain:
         self.finished = False
 
 
+class _Window:
+    """The time in which a batch gathers."""
+
+    def __init__(self) -> None:
+        self.end = anyio.current_time() + WINDOW_S
+
+
 class WriteBehind:
     """Collects the events of one session and writes them in batches.
 
     The first event into an idle buffer opens a window; at its end everything collected is
-    written as one batch. After a failed background write the batch stays in front and the
-    automatic path pauses: the next explicit `drain` retries.
+    written as one batch. One timer serves all windows that open while it runs: to start and cancel
+    a task for each would cost a short turn more than its events do.
+
+    After a failed background write the batch stays in front and the automatic path pauses: the
+    next explicit `drain` retries.
     """
 
     def __init__(
@@ -50,7 +57,9 @@ class WriteBehind:
         self._sleep = sleep
         self._buffer: list[SessionEvent] = []
         self._drain: _Drain | None = None
-        self._window: Callable[[], object] | None = None
+        self._window: _Window | None = None
+        self._stop_timer: Callable[[], object] | None = None
+        """Cancels the timer, while there is one."""
         self._paused = False
 
     def __len__(self) -> int:
@@ -67,7 +76,7 @@ class WriteBehind:
 
         A cancelled caller leaves each batch written or still buffered, and the run to the others.
         """
-        self._close_window()
+        self._window = None
         while True:
             running = self._drain
             if running is None:
@@ -78,6 +87,14 @@ class WriteBehind:
                 raise running.error
             if running.finished:
                 return
+
+    async def close(self) -> None:
+        """`drain` for the last time, and end the timer; nothing may be pushed any more."""
+        try:
+            await self.drain()
+        finally:
+            if self._stop_timer is not None:
+                self._stop_timer()
 
     async def _run(self) -> None:
         drain = self._drain = _Drain()
@@ -105,22 +122,28 @@ class WriteBehind:
         await anyio.lowlevel.checkpoint_if_cancelled()
 
     def _open_window(self) -> None:
-        self._window = self._spawn(self._wait_and_write, f"session-write-behind:{self._label}")
+        self._window = _Window()
+        if self._stop_timer is None:
+            name = f"session-write-behind:{self._label}"
+            self._stop_timer = self._spawn(self._watch_windows, name)
 
-    def _close_window(self) -> None:
-        window, self._window = self._window, None
-        if window is not None:
-            window()
+    async def _watch_windows(self) -> None:
+        """Write at the end of each window, until none is open."""
+        try:
+            while (window := self._window) is not None:
+                await self._sleep(max(0.0, window.end - anyio.current_time()))
+                if self._window is window:
+                    self._window = None
+                    await self._write_in_background()
+        finally:
+            self._stop_timer = None
 
-    async def _wait_and_write(self) -> None:
-        await self._sleep(WINDOW_S)
-        # From here on the task is a drain like any other: `_close_window` must not cut it off.
-        self._window = None
+    async def _write_in_background(self) -> None:
         try:
             if self._drain is None:
                 await self._run()
         except Exception as error:  # noqa: BLE001  # boundary: the batch is kept, the next flush raises
-            log.warning(
+            log().warning(
                 "session.write_behind_failed",
                 session=self._label,
                 pending=len(self._buffer),

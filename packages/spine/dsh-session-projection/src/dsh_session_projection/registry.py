@@ -8,13 +8,11 @@ from functools import partial
 from typing import ClassVar
 from weakref import ref
 
-import structlog
-from structlog.typing import FilteringBoundLogger
-
 from dsh_brand import JsonValue
 from dsh_cordis import Context, Handle, Service
 from dsh_session import Session, SessionEvent, SessionEventAppended, SessionHeader
 from dsh_session_projection._cells import Cell, Changed, Unit, new_cell, push_all, saved_cell
+from dsh_session_projection._log import log
 from dsh_session_projection.definition import (
     ProjectionDefinition,
     ProjectionRow,
@@ -26,8 +24,6 @@ from dsh_session_projection.errors import (
     ProjectionFailed,
     ProjectionRestoreError,
 )
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 ChangeListener = Callable[[Session, str, JsonValue, int], None]
 """Told the session, the key, the checked view and the seq of the event that changed it."""
@@ -141,7 +137,7 @@ class SessionProjectionRegistry(Service):
             try:
                 self._touch(session, registered.unit)
             except ProjectionFailed as error:
-                log.warning("projection.checkpoint_stale", key=key, seq=error.seq)
+                log().warning("projection.checkpoint_stale", key=key, seq=error.seq)
             cell = self._cells.get(id(session), {}).get(key)
             if cell is not None:
                 rows[key] = cell.row()
@@ -292,7 +288,7 @@ class SessionProjectionRegistry(Service):
                 self._warn(session, error)
 
     def _warn(self, session: Session, error: ProjectionFailed) -> None:
-        log.warning("projection.failed", key=error.key, seq=error.seq, session=session.id)
+        log().warning("projection.failed", key=error.key, seq=error.seq, session=session.id)
 
     def _teller(self, session: Session) -> Changed | None:
         """What tells the listeners; `None` if there are none."""
@@ -302,8 +298,8 @@ class SessionProjectionRegistry(Service):
         for listener in list(self._listeners.values()):
             try:
                 listener(session, key, view, seq)
-            except Exception:  # a listener's failure concerns neither the unit nor its peers
-                log.exception("projection.listener_failed", key=key, session=session.id)
+            except Exception:  # noqa: BLE001  # a listener's failure is no unit's and no peer's
+                log().exception("projection.listener_failed", key=key, session=session.id)
 
     def _needed(self, unit: Unit, rows: Mapping[str, object]) -> int:
         cell = saved_cell(unit, rows.get(unit.key))

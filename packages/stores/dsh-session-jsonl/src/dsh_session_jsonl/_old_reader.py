@@ -4,20 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import structlog
-from structlog.typing import FilteringBoundLogger
 from typing_extensions import override
 
 from dsh_session import SESSION_FORMAT_VERSION, SessionEvent, SessionHeader
 from dsh_session_jsonl._encoding import framed, header_line
+from dsh_session_jsonl._log import log
 from dsh_session_jsonl._old_scan import OldLogScan
 from dsh_session_jsonl._reader import LogReader, revision_of
 from dsh_session_jsonl.durable_files import publish
 from dsh_session_jsonl.layout import LogName, log_name
 from dsh_session_jsonl.stored_lines import MAX_LINE_BYTES, open_log
 from dsh_session_persistence import ReadLog, SessionPersistenceError, SessionStorageError
-
-log: FilteringBoundLogger = structlog.get_logger(__name__)
 
 _ATTEMPTS: Final = 5
 """Readings of a file that somebody changes meanwhile."""
@@ -57,7 +54,7 @@ def convert(folder: Path, name: LogName, *, max_line_bytes: int = MAX_LINE_BYTES
         else:
             if attempt == _ATTEMPTS or revision_of(path.stat()) == revision:
                 if scan.unpaired:
-                    log.warning("session.import.unpaired", path=str(path), seqs=scan.unpaired)
+                    log().warning("session.import.unpaired", path=str(path), seqs=scan.unpaired)
                 return ConvertedLog(
                     scan.header,
                     scan.rules.inherited_event_count,
