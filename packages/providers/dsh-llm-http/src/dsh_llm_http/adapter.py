@@ -71,6 +71,7 @@ class HttpAdapter(ABC, Generic[R, P]):
     ) -> None:
         self._routes: Mapping[str, R] = {}
         self._builders: Mapping[str, BodyBuilder] = {}
+        self._generation: Self | None = None
         self._credentials = credentials
         self._engine = SharedEngine(_new_engine if engine is None else lambda: engine)
         self.configure(providers)
@@ -124,6 +125,7 @@ class HttpAdapter(ABC, Generic[R, P]):
             for name, route in routes.items()
         }
         self._routes = dict(routes)
+        self._generation = None
 
     def models_url(self, base_url: str) -> str:
         """Where an endpoint lists its models."""
@@ -146,9 +148,12 @@ class HttpAdapter(ABC, Generic[R, P]):
     def current_generation(self) -> Self:
         """An adapter over the routes of this moment; it shares keys and connections with this one.
 
-        What is configured later concerns this adapter only. Nothing closes the copy.
+        What is configured later concerns this adapter only. Nothing closes the copy, which is the
+        same one until then.
         """
-        return copy.copy(self)
+        if self._generation is None:
+            self._generation = copy.copy(self)
+        return self._generation
 
     def stream(self, options: GenerateOptions) -> Attempt:
         """One attempt at a request; nothing is sent before the first iteration.
