@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import pickle
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -150,3 +151,32 @@ def test_S31_a_frozen_value_is_detached_from_its_source() -> None:
     source["a"].append(2)
     assert frozen == {"a": [1]}
     assert freeze_json(frozen) is frozen
+
+
+@pytest.mark.parametrize("shape", ["{}", "[{}]", '{{"a":{}}}', "[" * 3_000 + "{}" + "]" * 3_000])
+def test_S29_an_integer_of_thousands_of_digits_is_as_infinite_as_any_number_too_large(
+    shape: str,
+) -> None:
+    for sign, value in (("", math.inf), ("-", -math.inf)):
+        found: object = decode_json(shape.format(sign + "9" * 5_000))
+        while not isinstance(found, float):
+            assert isinstance(found, list | dict)
+            found = found[0] if isinstance(found, list) else found["a"]
+        assert found == value
+
+
+@pytest.mark.parametrize("digits", [311, 5_000])
+def test_S29_an_infinite_number_is_never_stored(digits: int) -> None:
+    with pytest.raises(NotJsonError, match="number inf"):
+        freeze_json(decode_json("9" * digits), loading=True)
+
+
+def test_S29_the_largest_double_is_read_from_all_its_digits() -> None:
+    largest = int(sys.float_info.max)
+    assert decode_json(f"[-{largest}]") == [-largest]
+    assert freeze_json(decode_json(f"-{largest}"), loading=True) == -sys.float_info.max
+
+
+def test_S24_a_huge_integer_is_refused_in_plain_words() -> None:
+    with pytest.raises(NotJsonError, match=r"at 'a': integer of 20001 bits is beyond 2\^53-1"):
+        freeze_json({"a": 1 << 20_000})

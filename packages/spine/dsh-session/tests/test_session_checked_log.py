@@ -1,7 +1,5 @@
 """What is known to be sound is not looked at again, and nothing else is taken for it."""
 
-from collections.abc import Callable
-
 import msgspec
 import pytest
 
@@ -19,6 +17,7 @@ from dsh_session import (
     encode_event,
 )
 from dsh_session import checked_log as module
+from dsh_session.checks import check_event
 from dsh_session.testing import append_turn, new_session
 
 ID = SessionId("test")
@@ -42,11 +41,10 @@ def read(events: list[SessionEvent]) -> CheckedLog:
 def count_checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The seqs of all events that are checked behind their decoding."""
     seqs: list[int] = []
-    check: Callable[[SessionEvent], None] = module.check_event
 
     def counting(event: SessionEvent) -> None:
         seqs.append(event.seq)
-        check(event)
+        check_event(event)
 
     monkeypatch.setattr(module, "check_event", counting)
     return seqs

@@ -12,6 +12,8 @@ import msgspec
 
 _ODD_NUMBER: Final = re.compile(rb"(?:^|[:\[,])-?\d+(?:\.0(?!\d)|(?:\.\d+)?e[-+]?\d)")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+_LONGEST_INTEGER: Final = 310
+"""Characters of the longest integer literal that a double can still be next to."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORDS: Final = {"n": ("null", None), "t": ("true", True), "f": ("false", False)}
 _FRAGMENT: Final = msgspec.json.Encoder()
@@ -146,6 +148,15 @@ def double_of(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
+def integer_of(literal: str) -> float:
+    """The number of an integer literal; infinite where no double is as large.
+
+    Python refuses to read integers of thousands of digits, and who sends them gets no advice on
+    how to lift that limit.
+    """
+    return int(literal) if len(literal) <= _LONGEST_INTEGER else float(literal)
+
+
 def refuse_constant(word: str) -> NoReturn:
     """Refuse the words that Python's reader takes and JSON does not have."""
     raise ValueError(f"{word} is no JSON value")
@@ -223,7 +234,7 @@ class _Reader:
             self.fail("a value expected")
         self.at = match.end()
         fraction, exponent = match.groups()
-        return float(match[0]) if fraction or exponent else int(match[0])
+        return float(match[0]) if fraction or exponent else integer_of(match[0])
 
     def string(self) -> str:
         value, self.at = scanstring(self.text, self.at)

@@ -111,7 +111,7 @@ class _Freezer:
             if -MAX_SAFE_INT <= value <= MAX_SAFE_INT:
                 return value
             if not self.loading:
-                raise ValueError(f"integer {value!r} is beyond 2^53-1")
+                raise ValueError(beyond_safe_int(value))
             value = _jsontext.double_of(value)
         if not math.isfinite(value):
             raise ValueError(f"number {value!r}")
@@ -122,6 +122,13 @@ class _Freezer:
         if _jsontext.is_odd(value):
             _jsontext.note_odd_float()
         return value
+
+
+def beyond_safe_int(value: int) -> str:
+    """Why an integer beyond 2^53-1 is refused, in words."""
+    bits = value.bit_length()
+    # Python refuses to write integers of thousands of digits.
+    return f"integer {value if bits < 1_000 else f'of {bits} bits'} is beyond 2^53-1"
 
 
 def _at(path: str, key: str | int | None) -> str:
@@ -254,6 +261,9 @@ def decode_json(data: bytes | str) -> JsonValue:
         pass  # half pairs, overflowing numbers and deep nesting are for the slower readers
     text = data if isinstance(data, str) else data.decode("utf-8")
     try:
-        return cast("JsonValue", _stdlib.loads(text, parse_constant=_jsontext.refuse_constant))
+        value = _stdlib.loads(
+            text, parse_constant=_jsontext.refuse_constant, parse_int=_jsontext.integer_of
+        )
+        return cast("JsonValue", value)
     except RecursionError:
         return cast("JsonValue", _jsontext.read_deep(text))

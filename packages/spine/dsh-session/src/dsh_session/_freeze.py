@@ -19,6 +19,7 @@ from dsh_brand import (
     NotJsonError,
     freeze_json,
 )
+from dsh_brand.json import beyond_safe_int
 from dsh_session._stored_stream import StoredStream
 from dsh_session.events import EventData, RawData, SessionEventData
 
@@ -117,7 +118,7 @@ def _freeze_item(value: Any, kind: type, path: _Path) -> object:  # what it is, 
         sound = kind in _quick and _is_sound(value)
         return value if sound else _freeze_struct(value, path)
     if kind is int and not -MAX_SAFE_INT <= value <= MAX_SAFE_INT:
-        raise NotJsonError(f"integer {value!r} is beyond 2^53-1", _text(path))
+        raise NotJsonError(beyond_safe_int(value), _text(path))
     return freeze_json(value)
 
 
