@@ -154,21 +154,14 @@ def test_S31_a_frozen_value_is_detached_from_its_source() -> None:
 
 
 @pytest.mark.parametrize("shape", ["{}", "[{}]", '{{"a":{}}}', "[" * 3_000 + "{}" + "]" * 3_000])
-def test_S29_an_integer_of_thousands_of_digits_is_as_infinite_as_any_number_too_large(
-    shape: str,
-) -> None:
-    for sign, value in (("", math.inf), ("-", -math.inf)):
-        found: object = decode_json(shape.format(sign + "9" * 5_000))
-        while not isinstance(found, float):
-            assert isinstance(found, list | dict)
-            found = found[0] if isinstance(found, list) else found["a"]
-        assert found == value
+def test_an_integer_longer_than_readers_take_is_refused_in_plain_words(shape: str) -> None:
+    with pytest.raises(ValueError, match=r"^integer -9{19}\.\.\. has 5001 characters: send it"):
+        decode_json(shape.format("-" + "9" * 5_000))
 
 
-@pytest.mark.parametrize("digits", [311, 5_000])
-def test_S29_an_infinite_number_is_never_stored(digits: int) -> None:
+def test_S29_an_infinite_number_is_never_stored() -> None:
     with pytest.raises(NotJsonError, match="number inf"):
-        freeze_json(decode_json("9" * digits), loading=True)
+        freeze_json(decode_json("9" * 311), loading=True)
 
 
 def test_S29_the_largest_double_is_read_from_all_its_digits() -> None:

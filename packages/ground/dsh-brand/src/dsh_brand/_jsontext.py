@@ -12,8 +12,6 @@ import msgspec
 
 _ODD_NUMBER: Final = re.compile(rb"(?:^|[:\[,])-?\d+(?:\.0(?!\d)|(?:\.\d+)?e[-+]?\d)")
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
-_LONGEST_INTEGER: Final = 310
-"""Characters of the longest integer literal that a double can still be next to."""
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 _WORDS: Final = {"n": ("null", None), "t": ("true", True), "f": ("false", False)}
 _FRAGMENT: Final = msgspec.json.Encoder()
@@ -148,13 +146,18 @@ def double_of(value: float) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def integer_of(literal: str) -> float:
-    """The number of an integer literal; infinite where no double is as large.
+def integer_of(literal: str) -> int:
+    """The value of an integer literal.
 
-    Python refuses to read integers of thousands of digits, and who sends them gets no advice on
-    how to lift that limit.
+    Raises:
+        ValueError: It is longer than Python reads; other readers have such limits too.
     """
-    return int(literal) if len(literal) <= _LONGEST_INTEGER else float(literal)
+    try:
+        return int(literal)
+    except ValueError:
+        # Python's own words advise to lift the limit, which whoever sent the text cannot do.
+        reason = f"integer {literal[:20]}... has {len(literal)} characters: send it as a string"
+        raise ValueError(reason) from None
 
 
 def refuse_constant(word: str) -> NoReturn:

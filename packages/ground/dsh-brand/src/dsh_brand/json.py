@@ -253,7 +253,8 @@ def decode_json(data: bytes | str) -> JsonValue:
     half pairs are kept.
 
     Raises:
-        ValueError: Not JSON; the message tells the position.
+        ValueError: Not JSON, and the message tells the position; or an integer of thousands of
+            digits, which most readers refuse.
     """
     try:
         return cast("JsonValue", msgspec.json.decode(data))
