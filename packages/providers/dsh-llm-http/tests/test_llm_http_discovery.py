@@ -206,7 +206,9 @@ async def said(llm: LlmService, provider: str) -> str:
 
 
 @pytest.mark.parametrize("plugin", [dsh_llm_openai, dsh_llm_anthropic])
-async def test_L153_a_later_configuration_is_taken_over_in_place(ctx: Context, plugin: Any) -> None:
+async def test_L52_L153_a_later_configuration_is_taken_over_in_place(
+    ctx: Context, plugin: Any
+) -> None:
     async with (
         running(ctx) as (llm, changes),
         MockServer([Speech(text=text) for text in "abc"]) as server,
@@ -224,11 +226,11 @@ async def test_L153_a_later_configuration_is_taken_over_in_place(ctx: Context, p
         assert await said(llm, "x") == "b"
 
         await fiber.update({"providers": {"z": profile}})
-        assert len(changes) == 1
+        assert len(changes) == 2  # of the routes, then of the directory (L52)
         assert [info.id for info in llm.list_providers()] == ["z"]
 
         await fiber.update({"providers": {"z": {**profile, "retry": {"mode": "always"}}}})
-        assert len(changes) == 2
+        assert len(changes) == 3
         assert await said(llm, "z") == "c"
 
         await fiber.update({"providers": {}})

@@ -88,13 +88,6 @@ class _Registration(Generic[R, P]):
     def follow(self) -> None:
         """Tell the service what has changed."""
         adapter = self._adapter
-        entries = {name: self._entry(name) for name in adapter.providers}
-        if entries != self._entries:
-            if self._listed is None:
-                self._listed = self._llm.register_configurable_providers(list(entries.values()))
-            else:
-                self._listed.replace(list(entries.values()))
-            self._entries = entries
         routes = {name: resolve_retry_policy(route.retry) for name, route in adapter.routes.items()}
         if routes != self._routes:
             if self._registered is None:
@@ -102,6 +95,13 @@ class _Registration(Generic[R, P]):
             else:
                 self._registered.replace(adapter.providers)
             self._routes = routes
+        entries = {name: self._entry(name) for name in adapter.providers}
+        if entries != self._entries:
+            if self._listed is None:
+                self._listed = self._llm.register_configurable_providers(list(entries.values()))
+            else:
+                self._listed.replace(list(entries.values()))
+            self._entries = entries
 
     def _entry(self, name: str) -> LlmConfigurableProvider:
         label = self._adapter.provider_info(name).name
