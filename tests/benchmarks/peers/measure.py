@@ -32,6 +32,8 @@ ROUNDS = 3 if ONCE else 20
 """Tool calls of a turn with tools."""
 REPEATS = 1 if ONCE else 7
 AGENTS = 5 if ONCE else 1_000
+WEIGHED = 5 if ONCE else 200
+"""Agents whose memory is counted, which makes everything several times as slow."""
 
 Figures = dict[str, float]
 
@@ -136,7 +138,7 @@ async def in_process(side: Side) -> Figures:
 
 
 async def creation(side: Side) -> Figures:
-    """Time of making agents, then the memory of as many, before a turn and after it."""
+    """Time of making agents, then the memory of some, before a turn and after it."""
     async with side.open(Script()) as new:
         await (await new())(QUESTION.format(0))
         began = time.process_time()
@@ -147,13 +149,13 @@ async def creation(side: Side) -> Figures:
         gc.collect()
         tracemalloc.start()
         before, _ = tracemalloc.get_traced_memory()
-        agents = [await new() for _ in range(AGENTS)]
+        agents = [await new() for _ in range(WEIGHED)]
         idle = traced() - before
         for talk in agents:
             await talk(QUESTION.format(1))
         used = traced() - before
         tracemalloc.stop()
-    return {"create": took, "idle": idle / AGENTS, "used": used / AGENTS}
+    return {"create": took, "idle": idle / WEIGHED, "used": used / WEIGHED}
 
 
 def traced() -> int:
