@@ -1,7 +1,6 @@
 """The registry of live agents, `ctx.agents`. Upstream: packages/agent/agent/src/registry.ts."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import ClassVar, Protocol, TypeVar
 
 import anyio
@@ -70,9 +69,10 @@ class AgentFactory(Protocol):
 class _Entry:
     """One listed agent."""
 
-    __slots__ = ("agent", "announced", "announcing", "detached", "parent", "settled")
+    __slots__ = ("_entries", "agent", "announced", "announcing", "detached", "parent", "settled")
 
-    def __init__(self, agent: Agent, parent: Agent | None) -> None:
+    def __init__(self, entries: "dict[str, _Entry]", agent: Agent, parent: Agent | None) -> None:
+        self._entries = entries
         self.agent = agent
         self.parent = parent
         self.announced = False
@@ -80,6 +80,19 @@ class _Entry:
         self.detached = False
         self.settled: anyio.Event | None = None
         """Made by who waits for the end of the announcement."""
+
+    async def detach(self) -> None:
+        """Take it out, after a running announcement, and tell so if one had begun; once."""
+        if self.detached:
+            return
+        self.detached = True
+        if self.announcing:
+            self.settled = anyio.Event()
+            with anyio.CancelScope(shield=True):
+                await self.settled.wait()
+        self._entries.pop(self.agent.id, None)
+        if self.announced:
+            self.agent.ctx.emit(AgentDisposed(agent=self.agent))
 
 
 class AgentRegistry(Service):
@@ -286,9 +299,9 @@ class AgentRegistry(Service):
             )
         if agent.id in self._entries:
             raise AgentRegistryError(f"agent {agent.id!r} is live already", "AGENT_EXISTS")
-        entry = _Entry(agent, parent)
+        entry = _Entry(self._entries, agent, parent)
         self._entries[agent.id] = entry
-        return partial(self._detach, entry)
+        return entry.detach
 
     async def announce(
         self, agent: Agent, source: CreationSource, signal: AbortSignal | None = None
@@ -331,18 +344,6 @@ class AgentRegistry(Service):
             await detach()
             raise
         return detach
-
-    async def _detach(self, entry: _Entry) -> None:
-        if entry.detached:
-            return
-        entry.detached = True
-        if entry.announcing:
-            entry.settled = anyio.Event()
-            with anyio.CancelScope(shield=True):
-                await entry.settled.wait()
-        self._entries.pop(entry.agent.id, None)
-        if entry.announced:
-            entry.agent.ctx.emit(AgentDisposed(agent=entry.agent))
 
 
 def _options(

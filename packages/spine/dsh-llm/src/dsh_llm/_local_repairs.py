@@ -52,12 +52,13 @@ def local_verdict(message: RequestMessage) -> LocalVerdict:
     """Examine one message, or remember what was found before."""
     verdict = _memory.get(message)
     if verdict is None:
-        verdict = _examine(message)
+        verdict = examine(message)
         _memory.set(message, verdict)
     return verdict
 
 
-def _examine(message: RequestMessage) -> LocalVerdict:
+def examine(message: RequestMessage) -> LocalVerdict:
+    """Examine one message, and remember nothing: for who looks at each only once."""
     repairs: list[LocalRepair] = []
     clean = _encodable(message)
     if clean is not message:

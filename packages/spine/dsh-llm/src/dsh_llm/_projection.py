@@ -5,7 +5,7 @@ that grows in a log only the new messages are looked at.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -51,26 +51,33 @@ def project_request(
     messages = mapped(
         options.messages,
         (project_request, hide_images, told, own_routes),
-        lambda: _projection(hide_images, told, own_routes),
+        lambda: _Projection(hide_images, told, own_routes),
     )
     if messages is options.messages and tools is options.tools:
         return options
     return msgspec.structs.replace(options, messages=messages, tools=tools)
 
 
-def _projection(
-    hide_images: bool, told: ToldTools | None, own_routes: frozenset[str]
-) -> Callable[[RequestMessage], RequestMessage | None]:
-    tell = tool_story(told)
+class _Projection:
+    """What becomes of each message; every history of a route keeps one, so it is a small object."""
 
-    def project(message: RequestMessage) -> RequestMessage | None:
+    __slots__ = ("_hide_images", "_own_routes", "_tell")
+
+    def __init__(
+        self, hide_images: bool, told: ToldTools | None, own_routes: frozenset[str]
+    ) -> None:
+        self._hide_images = hide_images
+        self._tell = tool_story(told)
+        self._own_routes = own_routes
+
+    def __call__(self, message: RequestMessage) -> RequestMessage | None:
         # In this order, so that each step sees what the ones before it left.
-        shown = _without_attachments(message, hide_images)
+        shown = _without_attachments(message, self._hide_images)
         if not isinstance(shown, Message):
             return shown
-        return tell(shown) if shown.role == "developer" else _own_state(shown, own_routes)
-
-    return project
+        if shown.role == "developer":
+            return self._tell(shown)
+        return _own_state(shown, self._own_routes)
 
 
 def _own_state(message: Message, own_routes: frozenset[str]) -> Message:

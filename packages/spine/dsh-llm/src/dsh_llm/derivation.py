@@ -5,12 +5,12 @@ nothing stored is changed, and a second derivation changes nothing.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import is_
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from dsh_brand import replace
-from dsh_llm._local_repairs import LocalRepair, local_verdict
+from dsh_llm._local_repairs import LocalRepair, LocalVerdict, local_verdict
 from dsh_llm.blocks import ContentBlock, TextBlock, ToolCallBlock
 from dsh_llm.ids import CallId, MessageId
 from dsh_llm.messages import Message, RequestMessage
@@ -66,15 +66,22 @@ def request_repairs(messages: Sequence[RequestMessage]) -> tuple[RequestRepair, 
     return tuple(Derivation(messages).repairs())
 
 
-def sound_calls(messages: Sequence[RequestMessage]) -> set[str] | None:
+def sound_calls(
+    messages: Sequence[RequestMessage],
+    judge: Callable[[RequestMessage], LocalVerdict] = local_verdict,
+) -> set[str] | None:
     """The ids of the calls in messages that need no repair; `None` for others.
 
     Nearly all histories are sound, and this is a fifth of the cost of deriving them.
+
+    Args:
+        messages: The messages, oldest first.
+        judge: Examines one; by default it remembers what it found.
     """
     ids: set[str] = set()
     waiting: list[str] = []
     for message in messages:
-        verdict = local_verdict(message)
+        verdict = judge(message)
         if verdict.repairs:
             return None
         if message.role == "tool":

@@ -35,7 +35,7 @@ class MessageLog:
 
     def __init__(self, messages: Iterable[RequestMessage] = ()) -> None:
         self._messages = list(messages)
-        self._folds: dict[Hashable, tuple[int, MessageFold]] = {}
+        self._folds: list[tuple[Hashable, int, MessageFold]] = []  # few, the newest last
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -96,17 +96,21 @@ class LoggedMessages(Sequence[RequestMessage]):
     def folded(self, key: Hashable, make: Callable[[], F]) -> F:
         """See `folded`."""
         folds, count = self._log._folds, self._count
-        # Out of the table while it grows: one that breaks off is not used again.
-        done, known = folds.pop(key, (0, None))
-        if known is not None and done > count:
-            folds[key] = (done, known)
-            return _fresh(self, make)
+        done, known = 0, None
+        for index, (name, at, made) in enumerate(folds):
+            if name == key:
+                if at > count:
+                    return _fresh(self, make)
+                done, known = at, made
+                # Out of the list while it grows: one that breaks off is not used again.
+                del folds[index]
+                break
         fold = make() if known is None else cast("F", known)
         if done < count:
             fold.extend(self._messages[done:count])
-        folds[key] = (count, fold)
+        folds.append((key, count, fold))
         if len(folds) > _FOLDS_KEPT:
-            del folds[next(iter(folds))]
+            del folds[0]
         return fold
 
 
@@ -148,18 +152,34 @@ def mapped(
         `messages` itself if every one came back as it was.
     """
     result = folded(messages, key, lambda: _Mapped(make()))
-    return result.log.view() if result.changed else messages
+    return result.of(messages)
 
 
 class _Mapped:
-    __slots__ = ("_change", "changed", "log")
+    """A second log, begun with the first message that changes: most histories never have one."""
+
+    __slots__ = ("_change", "_log", "_same")
 
     def __init__(self, change: Callable[[RequestMessage], RequestMessage | None]) -> None:
         self._change = change
-        self.log = MessageLog()
-        self.changed = False
+        self._same = 0
+        """How many came back as they were and are not in the log yet."""
+        self._log: MessageLog | None = None
 
     def extend(self, messages: Sequence[RequestMessage]) -> None:
         results = [*map(self._change, messages)]
-        self.changed = self.changed or not all(map(is_, results, messages))
-        self.log.extend([message for message in results if message is not None])
+        if self._log is None:
+            if all(map(is_, results, messages)):
+                self._same += len(results)
+                return
+            self._log = MessageLog()
+        self._log.extend([message for message in results if message is not None])
+
+    def of(self, messages: Sequence[RequestMessage]) -> Sequence[RequestMessage]:
+        """The results for `messages`, all of which this was extended by."""
+        if self._log is None:
+            return messages
+        if self._same:
+            self._log = MessageLog([*messages[: self._same], *self._log.view()])
+            self._same = 0
+        return self._log.view()

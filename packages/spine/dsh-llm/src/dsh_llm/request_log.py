@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from dsh_llm._local_repairs import examine
 from dsh_llm.derivation import Derivation, RepairKind, RequestRepair, sound_calls
 from dsh_llm.growing import MessageLog
 from dsh_llm.messages import RequestMessage
@@ -20,45 +21,53 @@ class RequestLog:
     anew, once. Who rewrites the history begins another log.
     """
 
-    __slots__ = ("_derived", "_ids", "_messages", "_repairs", "_sent")
+    __slots__ = ("_history", "_ids", "_news", "_repairs", "_sent")
 
     def __init__(self, messages: Iterable[RequestMessage] = ()) -> None:
-        self._messages = list(messages)
-        self._derived = 0
+        self._news = list(messages)
+        """What no request was made of yet."""
         self._sent = MessageLog()
+        self._history: list[RequestMessage] | None = None
+        """All before the news, where it differs from what is sent."""
         self._ids: set[str] | None = None  # of calls: a set is half of what an idle log weighs
         self._repairs: tuple[RequestRepair, ...] = ()
 
     def __len__(self) -> int:
         """How many messages the history has."""
-        return len(self._messages)
+        before = self._sent if self._history is None else self._history
+        return len(before) + len(self._news)
 
     def extend(self, messages: Iterable[RequestMessage]) -> None:
         """Add what happened."""
-        self._messages.extend(messages)
+        self._news.extend(messages)
 
     def messages(self) -> Sequence[RequestMessage]:
         """The messages of a request: a view that later messages do not change."""
-        if self._derived < len(self._messages):
-            self._take(self._messages[self._derived :])
-            self._derived = len(self._messages)
+        if self._news:
+            self._take(self._news)
+            self._news.clear()
         return self._sent.view()
 
     def _take(self, news: Sequence[RequestMessage]) -> None:
-        ids = sound_calls(news)
+        ids = sound_calls(news, examine)
         if ids is not None and self._are_new(ids):
             self._sent.extend(news)
+            if self._history is not None:
+                self._history += news
             self._note(ids)
             return
+        if self._history is None:
+            self._history = list(self._sent.view())
         derived = Derivation(news)
         repairs = tuple(derived.repairs())
         if not (
             self._are_new(derived.call_ids) and all(repair.kind in _LOCAL for repair in repairs)
         ):
             self._sent, self._ids, self._repairs = MessageLog(), None, ()
-            derived = Derivation(self._messages)
+            derived = Derivation([*self._history, *news])
             repairs = tuple(derived.repairs())
         self._sent.extend(derived.messages)
+        self._history += news
         self._note(derived.call_ids)
         self._repairs += repairs
 

@@ -56,7 +56,7 @@ class _Latch:
 
 
 def _nothing() -> None:
-    """Remove nothing: the observer has already run."""
+    """Remove nothing: the observer has run already, or there is none."""
 
 
 def _call(observer: Observer) -> None:
@@ -164,6 +164,8 @@ def fuse_signals(*signals: AbortSignal | None) -> tuple[AbortController, Callabl
         if signal is not None:
             removers.append(signal.observe(_forward_abort(controller, signal)))
             removers.append(signal.observe_abandoned(controller.abandon))
+    if not removers:
+        return controller, _nothing
 
     def detach() -> None:
         while removers:
