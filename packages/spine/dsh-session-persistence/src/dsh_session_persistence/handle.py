@@ -99,8 +99,9 @@ class SessionHandle:
         return len(self._buffer)
 
     async def read(self, offset: int = 0, length: int | None = None) -> Sequence[SessionEvent]:
-        """Return a fresh slice of the valid log; nothing when `offset` is past its end.
+        """Return the valid log or a slice of it, fixed as it is now; empty past the log's end.
 
+        The whole log as a store read it is a `CheckedLog`, which a session takes over as it is.
         Never older than what this handle saw or wrote before; a torn tail is never part of it.
 
         Args:

@@ -75,6 +75,8 @@ class SessionLog(Protocol):
     def read(self) -> Sequence[SessionEvent]:
         """All valid events now: at least what this log returned or wrote before.
 
+        `StoredLogRules.events`, if all of them came through it: then nobody checks them again.
+
         Raises:
             SessionFormatUnsupportedError: The log needs another build.
             SessionPersistenceCorruptionError: The stored bytes are no valid log.
