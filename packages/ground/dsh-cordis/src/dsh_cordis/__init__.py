@@ -1,8 +1,8 @@
 """Plugin kernel after Cordis: contexts, fibers, effects, services, typed events and scopes."""
 
 from dsh_cordis._activation import FiberState
-from dsh_cordis._dispatch import UNKEYED, TaskCensus, task_census
-from dsh_cordis._plugin import Plugin, PluginObject
+from dsh_cordis._dispatch import TaskCensus, task_census
+from dsh_cordis._plugin import Plugin
 from dsh_cordis.context import Context, Fiber, Target
 from dsh_cordis.errors import (
     ConfigError,
@@ -48,7 +48,6 @@ from dsh_cordis.scope import (
 from dsh_cordis.service import Service
 
 __all__ = [
-    "UNKEYED",
     "Bail",
     "Completion",
     "ConfigError",
@@ -75,7 +74,6 @@ __all__ = [
     "NotEnteredError",
     "Parallel",
     "Plugin",
-    "PluginObject",
     "Scope",
     "ScopeBinding",
     "ScopeError",

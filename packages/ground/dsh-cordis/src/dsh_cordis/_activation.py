@@ -50,7 +50,6 @@ class Node(Handle, kw_only=True):
     activation: "Activation" = None  # type: ignore[assignment]  # see above
     queued: bool = False
     _again: bool = False
-    _recheck: bool = False
 
     simple: ClassVar[bool] = True
 
@@ -90,10 +89,6 @@ class Node(Handle, kw_only=True):
         """See `Driven`."""
         raise NotImplementedError
 
-    def report(self, error: Exception, label: str) -> None:
-        """Log an error with its name and deliver it to `internal/error`."""
-        self.kernel.report(error, self, label)
-
     def lose(self) -> None:
         """A captured claim is being withdrawn: unwind and look for another."""
         # An activation that is unwinding already keeps its reason; a failed one stays failed.
@@ -102,9 +97,12 @@ class Node(Handle, kw_only=True):
             self.kernel.touch(self)
 
     def recheck(self) -> None:
-        """The availability of a captured claim may have changed."""
-        self._recheck = True
-        self.kernel.touch(self)
+        """The availability of a required claim may have changed."""
+        place = self.activation.place
+        if all(claim.is_available(place) for claim in self.activation.captured.values()):
+            self.kernel.touch(self)
+        else:
+            self.lose()
 
 
 class Place(Record, eq=False):
@@ -144,7 +142,7 @@ class Activation(Record, eq=False, weakref=True):
 
     closed: bool = False
     busy: bool = False
-    """While a task unwinds it, or what has to be undone next is undone by somebody else."""
+    """While a task unwinds it."""
 
     error: Exception | None = None
     traceback: TracebackType | None = None
@@ -162,7 +160,7 @@ class Activation(Record, eq=False, weakref=True):
 
     def __post_init__(self) -> None:
         """Stand where the fiber is mounted, and mark what runs for this."""
-        self.stack = Stack(self.report)
+        self.stack = Stack(self, self.report)
         mount = self.mount
         if mount is None:
             self.place = Place(self)
@@ -180,7 +178,7 @@ class Activation(Record, eq=False, weakref=True):
 
     def report(self, error: Exception, label: str) -> None:
         """See `Owner`."""
-        self.fiber.report(error, label)
+        self.kernel.report(error, self.fiber, label)
 
     def fail(self, error: Exception) -> None:
         """See `Owner`."""
@@ -262,7 +260,7 @@ class Claim(Handle):
         try:
             return self.available(place)
         except Exception as error:  # noqa: BLE001  # a provider's predicate cannot stop dependents
-            self.fiber.report(error, f"availability of {self.key!r}")
+            self.place.activation.report(error, f"availability of {self.key!r}")
             return False
 
     def _is_above(self, place: Place | None) -> bool:
@@ -359,11 +357,8 @@ def lifecycle_code() -> Activation | None:
     fiber = activation.fiber
     if fiber.activation is not activation:
         return None
-    return activation if activation.phase == "running" or _unloads(fiber) else None
-
-
-def _unloads(fiber: Node) -> bool:
-    return fiber.state is FiberState.UNLOADING
+    busy = activation.phase == "running" or fiber.state is FiberState.UNLOADING
+    return activation if busy else None
 
 
 def caller_behind(start: Node, *, going_down: bool) -> Node | None:
@@ -372,19 +367,14 @@ def caller_behind(start: Node, *, going_down: bool) -> Node | None:
     A fiber that goes down waits for its children and its dependents; one that loads waits for
     what its body awaits. A body that runs is cancelled by a teardown, so that is no wait.
     """
-    behind: set[tuple[Node, bool]] | None = None
-    activation = lifecycle_code()
-    if activation is not None:
-        behind = _waits(start, going_down)
-        fiber, running = activation.fiber, activation.phase == "running"
-        if (fiber, False) in behind or ((fiber, True) in behind and not running):
-            return fiber
-    for handle in undoing.get():
-        owner = handle._owner
-        behind = behind or _waits(start, going_down)
-        if isinstance(owner, Activation) and (owner.fiber, True) in behind:
-            return owner.fiber
-    return None
+    held: list[tuple[Node, bool]] = []
+    caller = lifecycle_code()
+    if caller is not None:
+        held += [(caller.fiber, down) for down in {False, caller.phase != "running"}]
+    owners = [handle._owner for handle in undoing.get()]
+    held += [(owner.fiber, True) for owner in owners if isinstance(owner, Activation)]
+    behind = _waits(start, going_down) if held else ()
+    return next((waiting[0] for waiting in held if waiting in behind), None)
 
 
 def _waits(start: Node, going_down: bool) -> set[tuple[Node, bool]]:
@@ -393,7 +383,7 @@ def _waits(start: Node, going_down: bool) -> set[tuple[Node, bool]]:
     todo = [(start, going_down)]
     while todo:
         node, down = todo.pop()
-        down = down or _unloads(node)
+        down = down or node.state is FiberState.UNLOADING
         if (node, down) in seen:
             continue
         seen.add((node, down))

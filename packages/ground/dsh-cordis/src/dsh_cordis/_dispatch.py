@@ -205,9 +205,7 @@ def _start_late(
         coroutine.close()
         activation.report(NotEnteredError("an asynchronous listener"), label)
         return
-    # Its failure is reported and takes nothing down.
-    failed = partial(activation.report, label=label)
-    task = Background(lambda: coroutine, failed, _owner=activation, label=label)
+    task = Background(lambda: coroutine, _owner=activation, label=label)
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()
@@ -216,60 +214,45 @@ def _start_late(
     activation.kernel.start_ordered(task.run)
 
 
-class _Call:
-    """One listener of a parallel dispatch."""
-
-    __slots__ = ("error", "listener", "pending")
-
-    def __init__(self, listener: Listener, event: Event) -> None:
-        """Start it."""
-        self.listener = listener
-        self.error: Exception | None = None
-        self.pending: Awaitable[object] | None = None
+async def parallel(event: Event, listeners: Sequence[Listener]) -> None:
+    """Run all at once; raise one group of all failures in listener order."""
+    failures: dict[Listener, Exception] = {}
+    pending: list[tuple[Listener, Awaitable[object]]] = []
+    for listener in listeners:
         try:
             result = listener.fn(event)
         except Exception as error:  # noqa: BLE001  # collected for the group
-            self.error = error
+            failures[listener] = error
         else:
-            self.pending = result if is_awaitable(result) else None
-
-    async def wait(self) -> None:
-        """Wait for it."""
-        try:
-            if self.pending is not None:
-                await self.pending
-        except Exception as error:  # noqa: BLE001  # collected for the group
-            self.error = error
-
-
-async def _wait_for_all(calls: Sequence[_Call]) -> None:
-    if len(calls) == 1:
-        await calls[0].wait()
-    elif calls:
-        async with anyio.create_task_group() as tasks:
-
-            async def wait(position: int) -> None:
-                # Each starts the next: trio shuffles tasks that are started together.
-                if position + 1 < len(calls):
-                    _ = tasks.start_soon(wait, position + 1)
-                await calls[position].wait()
-
-            _ = tasks.start_soon(wait, 0)
-
-
-async def parallel(event: Event, listeners: Sequence[Listener]) -> None:
-    """Run all at once; raise one group of all failures in listener order."""
-    calls = [_Call(listener, event) for listener in listeners]
+            if is_awaitable(result):
+                pending.append((listener, result))
     try:
-        await _wait_for_all([call for call in calls if call.pending is not None])
+        await _wait_for_all(pending, failures)
     except BaseException:
-        for call in calls:
-            if call.error is not None:
-                _report(call.listener, call.error)
+        for listener, failure in failures.items():
+            _report(listener, failure)
         raise
-    failures = [call.error for call in calls if call.error is not None]
     if failures:
-        raise ExceptionGroup(f"listeners of {event.name!r} failed", failures)
+        in_order = [failures[listener] for listener in listeners if listener in failures]
+        raise ExceptionGroup(f"listeners of {event.name!r} failed", in_order)
+
+
+async def _wait_for_all(
+    pending: Sequence[tuple[Listener, Awaitable[object]]], failures: dict[Listener, Exception]
+) -> None:
+    async def wait(position: int) -> None:
+        # Each starts the next: trio shuffles tasks that are started together.
+        if position + 1 < len(pending):
+            _ = tasks.start_soon(wait, position + 1)
+        listener, result = pending[position]
+        try:
+            await result
+        except Exception as error:  # noqa: BLE001  # collected for the group
+            failures[listener] = error
+
+    if pending:
+        async with anyio.create_task_group() as tasks:
+            await wait(0)
 
 
 def bail(event: Event, listeners: Sequence[Listener]) -> object:

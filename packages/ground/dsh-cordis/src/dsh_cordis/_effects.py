@@ -17,7 +17,7 @@ import msgspec
 from typing_extensions import override
 
 from dsh_cordis._gate import Gate
-from dsh_cordis.handle import Handle, Owner, Stack, lifecycle, undoing
+from dsh_cordis.handle import Handle, Stack, lifecycle, undoing
 
 Late = Coroutine[object, object, object] | AsyncGenerator[object]
 """A set-up that has to be awaited."""
@@ -91,7 +91,7 @@ class Effect(Starting):
 
     def __post_init__(self) -> None:
         """Its parts give it their errors."""
-        self.stack = Stack(self._failed)
+        self.stack = Stack(self._owner, self._failed)
 
     @override
     def children(self) -> list[Handle]:
@@ -119,7 +119,7 @@ class Effect(Starting):
             if is_late(result):
                 self._start(result)
             else:
-                gather(self.stack, self._owner, result, self.label)
+                gather(self.stack, result, self.label)
         except BaseException:
             self._roll_back()
             raise
@@ -133,7 +133,7 @@ class Effect(Starting):
 
     async def _set_up_async(self, work: Late, gate: Gate) -> None:
         with gate:
-            error = await gate.run(partial(gather_async, self.stack, self._owner, self.label, work))
+            error = await gate.run(partial(gather_async, self.stack, work, self.label))
             close_unstarted(work)
             self.gate = None
             if error is not None or self._begun:
@@ -166,39 +166,7 @@ class Effect(Starting):
             await self.stack.unwind_all()
 
 
-class Managed(Starting):
-    """An async context manager, entered and exited in one kernel task of its own."""
-
-    manager: AbstractAsyncContextManager[object] | None
-    leave: "anyio.Event"
-    gate: Gate = msgspec.field(default_factory=Gate)
-
-    @override
-    def _undo(self) -> bool:
-        self.leave.set()
-        self.gate.cancel()
-        return False
-
-    async def run(self) -> None:
-        """Enter it, stay, and exit it."""
-        with self.gate as gate:
-            error = await gate.run(self._stay)
-            self.manager = None
-            if self.started is not None:
-                self.announce(error)
-            elif error is not None:
-                (self._failed if self._begun else self._owner.report)(error, self.label)
-            self._finish()
-
-    async def _stay(self) -> None:
-        assert self.manager is not None
-        async with self.manager:
-            self.gate.shut()
-            self.announce()
-            await self.leave.wait()
-
-
-class Background(Handle):
+class Background(Starting):
     """A task of the activation; undoing cancels and joins it."""
 
     work: Callable[[], Awaitable[object]] | None
@@ -220,18 +188,38 @@ class Background(Handle):
         """The task."""
         work, self.work = self.work, None
         assert work is not None
-        lifecycle.set(None)
+        if self.started is None:
+            lifecycle.set(None)  # nothing waits for it but its end
         with self.gate as gate:
             error = await gate.run(work)
-        if error is not None:
+        if self.started is not None:
+            self.announce(error)
+        elif error is not None:
             (self.failed or self._failed)(error)
         self._finish()
 
 
-def start_background(
-    owner: Owner, stack: Stack, work: Callable[[], Awaitable[object]], label: str
-) -> Handle:
+class Managed(Background, kw_only=True):
+    """An async context manager, entered and exited in one kernel task of its own."""
+
+    leave: "anyio.Event"
+
+    @override
+    def _undo(self) -> bool:
+        self.leave.set()
+        return Background._undo(self)
+
+    async def stay(self, manager: AbstractAsyncContextManager[object]) -> None:
+        """Enter the context manager, and exit it when this is undone."""
+        async with manager:
+            self.gate.shut()
+            self.announce()
+            await self.leave.wait()
+
+
+def start_background(stack: Stack, work: Callable[[], Awaitable[object]], label: str) -> Handle:
     """Start a background task as an effect."""
+    owner = stack.owner
     owner.kernel.require_open("ctx.spawn")
     task = Background(work, owner.fail, _owner=owner, label=label)
     stack.add(task)
@@ -239,54 +227,53 @@ def start_background(
     return task
 
 
-def set_up(owner: Owner, stack: Stack, shape: object, label: str) -> Handle:
+def set_up(stack: Stack, shape: object, label: str) -> Handle:
     """Register one effect of any accepted shape; it belongs to `stack` before its set-up runs."""
     if is_async_manager(shape):
-        return manage(owner, stack, shape, label)
-    manager = shape if is_manager(shape) else None
-    begin = (lambda: manager) if manager is not None else shape
+        return manage(stack, shape, label)
+    begin = (lambda: shape) if is_manager(shape) else shape
     if isinstance(begin, Handle) or not callable(begin):
         raise TypeError(
             f"{label}: {shape!r} is no effect; give a callable, a context manager, a generator "
             "function or a coroutine function"
         )
-    effect = Effect(_owner=owner, label=label)
+    effect = Effect(_owner=stack.owner, label=label)
     stack.add(effect)
     effect.set_up(begin)
     return effect
 
 
-def manage(
-    owner: Owner, stack: Stack, manager: AbstractAsyncContextManager[object], label: str
-) -> Managed:
+def manage(stack: Stack, manager: AbstractAsyncContextManager[object], label: str) -> Managed:
     """Register an async context manager and start entering it."""
+    owner = stack.owner
     owner.kernel.require_open(label)
-    managed = Managed(manager, anyio.Event(), _owner=owner, label=label, started=anyio.Event())
+    managed = Managed(None, leave=anyio.Event(), _owner=owner, label=label, started=anyio.Event())
+    managed.work = partial(managed.stay, manager)
     stack.add(managed)
     owner.kernel.start(managed.run)
     return managed
 
 
-def gather(stack: Stack, owner: Owner, result: object, label: str) -> None:
+def gather(stack: Stack, result: object, label: str) -> None:
     """Take what a synchronous set-up gave: run a generator to its end, else take the one value."""
     if isgenerator(result):
         with closing(result) as parts:
             try:
                 while True:
-                    collect(stack, owner, next(parts), label, bare=True)
+                    collect(stack, next(parts), label, bare=True)
             except StopIteration as stop:
                 result = stop.value
-    collect(stack, owner, result, label)
+    collect(stack, result, label)
 
 
-async def gather_async(stack: Stack, owner: Owner, label: str, work: Late) -> None:
+async def gather_async(stack: Stack, work: Late, label: str) -> None:
     """Take what an asynchronous set-up gives; waits for async context managers in between."""
     if not isasyncgen(work):
-        await _ready(collect(stack, owner, await work, label))  # type: ignore[misc]  # not a generator
+        await _ready(collect(stack, await work, label))  # type: ignore[misc]  # not a generator
         return
     async with aclosing(work):
         async for value in work:
-            await _ready(collect(stack, owner, value, label, bare=True))
+            await _ready(collect(stack, value, label, bare=True))
 
 
 async def _ready(handle: Handle | None) -> None:
@@ -294,20 +281,18 @@ async def _ready(handle: Handle | None) -> None:
         await handle.ready()
 
 
-def collect(
-    stack: Stack, owner: Owner, value: object, label: str, *, bare: bool = False
-) -> Handle | None:
+def collect(stack: Stack, value: object, label: str, *, bare: bool = False) -> Handle | None:
     """Put one value that a set-up gave onto the stack."""
     if value is None and not bare:
         return None
     if isinstance(value, Handle):
-        if value._owner is not owner:
-            stack.add(Disposer(value, _owner=owner, label=value.label))
+        if value._owner is not stack.owner:
+            stack.add(Disposer(value, _owner=stack.owner, label=value.label))
         elif not value.used:
             stack.add(value)  # it moves here
         return value
     if is_async_manager(value):
-        return manage(owner, stack, value, label)
+        return manage(stack, value, label)
     if is_manager(value):
         value.__enter__()
         value = partial(value.__exit__, None, None, None)
@@ -316,7 +301,7 @@ def collect(
             f"{label}: a set-up gave {value!r}; give a disposer, a handle or a context manager"
             + (" (a bare yield splits nothing here: use a context manager)" * (value is None))
         )
-    stack.add(Disposer(value, _owner=owner, label=label))
+    stack.add(Disposer(value, _owner=stack.owner, label=label))
     return None
 
 

@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import anyio
+from msgspec.structs import replace
 from typing_extensions import override
 
-from dsh_cordis._activation import Activation, Place, caller_behind, lifecycle_code
+from dsh_cordis._activation import Activation, Pair, Place, caller_behind, lifecycle_code
 from dsh_cordis._effects import Background
 from dsh_cordis._machine import ACTIVE, DISPOSED, FAILED, PENDING, FiberMachine
 from dsh_cordis.errors import DeadlockError, InactiveError
@@ -73,34 +74,26 @@ class FiberCore(FiberMachine):
         realms = old.realms
         if not isinstance(realms, dict) or realms is old.activation.place.realms:
             raise TypeError(f"{self.name!r} shares its realms; mount it on ctx.extend() to move it")
-        before = dict(realms)
-        changed = {key for key in {*before, *new} if before.get(key) != new.get(key)}
-        concerned = [
-            (fiber, fiber.activation.place, fiber.keys_at_stake(changed))
-            for fiber in self.subtree()
-            if isinstance(fiber, FiberCore)
-        ]
-        for fiber, place, keys in concerned:
-            for key in keys:
-                self.kernel.claims.unwant(place.pair(key), fiber)
+        concerned = [fiber for fiber in self.subtree() if isinstance(fiber, FiberCore)]
+        before = [fiber.pairs() for fiber in concerned]
+        for fiber in concerned:
+            fiber.unwatch_keys()
         # In place, since every context below that has no realms of its own reads this table.
         realms.clear()
         realms.update(new)
         mount.activation.stack.add(self)
-        self.mount = self.activation.mount = Place(
-            mount.activation, realms, mount.scope, mount.intercepts, mount.resolver, mount.service
-        )
+        self.mount = self.activation.mount = replace(mount, realms=realms)
         self._owner = mount.activation
-        for fiber, place, keys in concerned:
+        for fiber, pairs in zip(concerned, before, strict=True):
             fiber.watch_keys()
-            if any(place.pair(key)[0] != before.get(key) for key in keys):
+            if fiber.pairs() != pairs:
                 fiber.lose()
             self.kernel.touch(fiber)
 
-    def keys_at_stake(self, changed: set[str]) -> list[str]:
-        """Which of the keys it requires or provides."""
-        own = {*self.required, *(key for _, key in self.activation.claims)}
-        return sorted(own & changed)
+    def pairs(self) -> set[Pair]:
+        """What stands here for the keys that it requires or provides."""
+        keys = {*self.required, *(key for _, key in self.activation.claims)}
+        return {self.activation.place.pair(key) for key in keys}
 
     def restart(self) -> Completion:
         """Unwind and load again, with the newest config; awaiting waits until settled.
@@ -177,12 +170,11 @@ class FiberCore(FiberMachine):
             InactiveError: It was disposed.
         """
         await self.wait_settled()
-        while self.state is not ACTIVE or not self.is_settled:
+        while self.state is not ACTIVE:
             if self.state is DISPOSED:
                 raise InactiveError(self.name, "waiting for ACTIVE")
-            if self.state is FAILED and self.is_settled:
-                self._raise_error()
             await self._wait_pulse()
+            await self.wait_settled()
 
     async def wait_settled(self) -> None:
         """Wait until no transition is in flight; raise the error of a FAILED fiber."""
@@ -213,15 +205,13 @@ class FiberCore(FiberMachine):
     async def _wait_pulse(self) -> None:
         if self.pulse is None:
             self.pulse = anyio.Event()
-        caller = lifecycle_code()
-        if caller is None:
-            await self.pulse.wait()
-            return
-        caller.awaiting.append(self)
+        pulse, caller = self.pulse, lifecycle_code()
+        awaiting = [] if caller is None else caller.awaiting
+        awaiting.append(self)
         try:
-            await self.pulse.wait()
+            await pulse.wait()
         finally:
-            caller.awaiting.remove(self)
+            awaiting.remove(self)
 
     def _refuse_deadlock(self, *, going_down: bool) -> None:
         caller = caller_behind(self, going_down=going_down)

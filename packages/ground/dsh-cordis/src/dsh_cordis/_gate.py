@@ -20,11 +20,6 @@ class Gate:
         self._inner = anyio.CancelScope()
         self._shut = False
 
-    @property
-    def cancelled(self) -> bool:
-        """Whether `cancel` took effect."""
-        return self._outer.cancel_called
-
     def cancel(self) -> None:
         """Cancel the work inside; without effect once the gate is shut."""
         if not self._shut:
@@ -53,7 +48,7 @@ class Gate:
         Our own cancellation is no failure. What is neither passes.
         """
         try:
-            if not self.cancelled:
+            if not self._outer.cancel_called:
                 await work()
         except BaseException as error:  # noqa: BLE001  # `_failure` raises what is not ours
             return self._failure(error)
@@ -68,7 +63,7 @@ class Gate:
             rest = error.split(cancelled)[1]
         elif isinstance(error, cancelled):
             rest = None
-        if rest is None and self.cancelled:
+        if rest is None and self._outer.cancel_called:
             return None
         if isinstance(rest, Exception):
             return rest

@@ -53,7 +53,7 @@ class Kernel:
         self._queue: deque[Driven] = deque()
         self._driving = False
         self._quiet: anyio.Event | None = None
-        self._ordered: deque[tuple[Job, Context]] = deque()
+        self._ordered: deque[Callable[[], None]] = deque()
         self._native: object = None
         self._wake: anyio.Event
         self._ended: anyio.Event
@@ -137,19 +137,16 @@ class Kernel:
 
         trio starts tasks in shuffled order, so each job starts the next one when it begins.
         """
-        self._ordered.append((job, copy_context()))
+
+        async def begin() -> None:
+            self._ordered.popleft()
+            if self._ordered and self.tasks is not None:
+                self._ordered[0]()
+            await job()
+
+        self._ordered.append(partial(self.start, begin, copy_context()))
         if len(self._ordered) == 1:
-            self._start_first()
-
-    def _start_first(self) -> None:
-        job, context = self._ordered[0]
-        self.start(partial(self._begin_ordered, job), context)
-
-    async def _begin_ordered(self, job: Job) -> None:
-        self._ordered.popleft()
-        if self._ordered and self.tasks is not None:
-            self._start_first()
-        await job()
+            self._ordered[0]()
 
     # The pump
 

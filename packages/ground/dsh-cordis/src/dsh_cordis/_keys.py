@@ -57,14 +57,8 @@ def chain_of(record: KeyRecord | None) -> Iterator[KeyRecord]:
 
 def link(record: KeyRecord, parent: object) -> None:
     """Set the parent of a key; a cycle raises and changes nothing."""
+    above = None if parent is None else record_for(parent)
+    if record in chain_of(above):
+        raise ScopeError(f"scope key {record.key!r} cannot stand below itself")
     KeyRecord.moves += 1
-    if parent is None:
-        record.parent = None
-        return
-    above: KeyRecord | None = record_for(parent)
-    new_parent = above
-    while above is not None:
-        if above is record:
-            raise ScopeError(f"scope key {record.key!r} cannot stand below itself")
-        above = above.parent
-    record.parent = new_parent
+    record.parent = above

@@ -74,7 +74,10 @@ class FiberMachine(Node, kw_only=True):
         if state is UNLOADING:
             return self._step_unloading()
         if state is LOADING or state is ACTIVE:
-            return self._leaves() or (state is LOADING and self._step_loading())
+            if self._is_doomed:
+                self._start_unloading()
+                return True
+            return state is LOADING and self._step_loading()
         if self._begun and state is not DISPOSED:
             self._start_unloading()
             return True
@@ -84,20 +87,8 @@ class FiberMachine(Node, kw_only=True):
     def _is_doomed(self) -> bool:
         return self._begun or self._again or self.activation.error is not None
 
-    def _leaves(self) -> bool:
-        """Begin to unload if something asks for it."""
-        if self._recheck:
-            self._recheck = False
-            place = self.activation.place
-            if not all(claim.is_available(place) for claim in self.activation.captured.values()):
-                self._again = True
-        if self._is_doomed:
-            self._start_unloading()
-            return True
-        return False
-
     def _step_pending(self) -> bool:
-        self._again = self._recheck = False
+        self._again = False
         if not self._may_load() or not self._capture():
             return False
         self._set_state(LOADING)
@@ -111,6 +102,11 @@ class FiberMachine(Node, kw_only=True):
             return False
         state = self.mount.activation.fiber.state
         return state is ACTIVE or state is LOADING
+
+    def unwatch_keys(self) -> None:
+        """Leave this fiber alone when a required key changes."""
+        for key in self.required:
+            self.kernel.claims.unwant(self.activation.place.pair(key), self)
 
     def claim_for(self, key: str) -> Claim | None:
         """What a required key resolves to now."""
@@ -172,7 +168,7 @@ class FiberMachine(Node, kw_only=True):
             return None
         if is_late(result):
             return result
-        gather(activation.stack, activation, result, f"body of {self.name!r}")
+        gather(activation.stack, result, f"body of {self.name!r}")
         return None
 
     def _body_failed(self, activation: Activation, error: Exception) -> None:
@@ -184,7 +180,7 @@ class FiberMachine(Node, kw_only=True):
         # A body that goes on after its own end was wished runs into refusals; that is no failure.
         refused = activation.closed and isinstance(error, InactiveError)
         if not known and not refused:
-            self.report(error, "plugin body")
+            activation.report(error, "plugin body")
         activation.error = None if refused else error
 
     async def _body_task(self, activation: Activation, work: Late) -> None:
@@ -193,7 +189,7 @@ class FiberMachine(Node, kw_only=True):
         label = f"body of {self.name!r}"
         try:
             with gate:
-                take = partial(gather_async, activation.stack, activation, label, work)
+                take = partial(gather_async, activation.stack, work, label)
                 error = await gate.run(take)
                 close_unstarted(work)
                 if error is not None:
@@ -205,7 +201,7 @@ class FiberMachine(Node, kw_only=True):
                     await activation.unwind_go.wait()
                     await activation.stack.unwind_all()
         except Exception as error:  # noqa: BLE001  # scopes the body left open may fail at the end
-            self.report(error, "body task")
+            activation.report(error, "body task")
         finally:
             activation.unwind_go = None
             activation.busy = False
@@ -244,16 +240,12 @@ class FiberMachine(Node, kw_only=True):
         top = activation.variables.run(activation.stack.unwind)
         if top is None:
             return True
-        activation.busy = True
-        if top._rest is not None:
-            self.kernel.start(partial(self._unwind_task, activation), activation.variables)
+        if top._rest is None:
+            top.when_used(partial(self.kernel.touch, self))
         else:
-            top.when_used(partial(self._unwind_on, activation))
+            activation.busy = True
+            self.kernel.start(partial(self._unwind_task, activation), activation.variables)
         return False
-
-    def _unwind_on(self, activation: Activation) -> None:
-        activation.busy = False
-        self.kernel.touch(self)
 
     async def _unwind_task(self, activation: Activation) -> None:
         try:
@@ -296,8 +288,7 @@ class FiberMachine(Node, kw_only=True):
         return found is not None and tuple(claim.id for claim in found) != self.failed_with
 
     def _become_disposed(self) -> None:
-        for key in self.required:
-            self.kernel.claims.unwant(self.activation.place.pair(key), self)
+        self.unwatch_keys()
         self.uid = None
         self.error = self.traceback = None
         self.kernel.failed.pop(self, None)

@@ -153,21 +153,14 @@ def _declared(plugin: object) -> Mapping[str, object]:
 
 def needs_of(context_type: object, base: type) -> tuple[dict[str, object], set[str]]:
     """The annotated names of a context class: required ones in order, and optional ones."""
-    required: dict[str, object] = {}
-    optional: set[str] = set()
-    for cls in reversed(context_type.__mro__) if isinstance(context_type, type) else ():
-        if not issubclass(cls, base) or cls is base:
-            continue
-        for name in _annotated_names(cls):
-            if name.startswith("_") or hasattr(base, name):
-                continue
-            default = vars(cls).get(name, _MISSING)
-            if default is _MISSING and name not in optional:
-                required[name] = None
-            elif default is None:
-                required.pop(name, None)
-                optional.add(name)
-    return required, optional
+    classes = reversed(context_type.__mro__) if isinstance(context_type, type) else ()
+    below = [cls for cls in classes if issubclass(cls, base) and cls is not base]
+    names = [name for cls in below for name in _annotated_names(cls) if not hasattr(base, name)]
+    defaults = {
+        name: getattr(context_type, name, _MISSING) for name in names if not name.startswith("_")
+    }
+    required = dict.fromkeys(name for name, value in defaults.items() if value is _MISSING)
+    return required, {name for name, value in defaults.items() if value is None}
 
 
 def _annotated_names(cls: type) -> list[str]:
@@ -218,14 +211,7 @@ def _lookup(name: str, function: FunctionType | None) -> object:
 
 
 def _namespaces(function: FunctionType) -> Iterable[Mapping[str, object]]:
-    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False)
-    closure: dict[str, object] = {}
-    for name, cell in cells:
-        try:
-            closure[name] = cell.cell_contents
-        except ValueError:
-            continue
-    yield closure
+    """The enclosing function, as long as it runs, then the module."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if function.__code__ in frame.f_code.co_consts:

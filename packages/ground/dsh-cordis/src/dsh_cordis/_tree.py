@@ -87,12 +87,14 @@ class Tree(Kernel):
         """The `internal/update` chain around `default`, or None when nobody hooks it."""
         row = self.rows.get("internal/update")
         admitted = row.listeners() if row is not None else ()
-        own = [listener for listener in admitted if listener.activation is fiber.activation]
-        others = [listener for listener in admitted if listener.everywhere and listener not in own]
-        if not own and not others:
+        hooks = [
+            each for each in admitted if each.everywhere or each.activation is fiber.activation
+        ]
+        if not hooks:
             return None
+        hooks.sort(key=lambda each: each.activation is not fiber.activation)  # its own come first
         event = self.events["internal/update"](fiber, config)
-        chain = partial(_dispatch.waterfall, event, [*own, *others], default)
+        chain = partial(_dispatch.waterfall, event, hooks, default)
         return cast("Callable[[], Awaitable[None]]", chain)
 
     # Dispatch

@@ -27,11 +27,9 @@ from dsh_cordis.events import (
     Event,
     EventType,
     Mode,
-    Next,
     Parallel,
     Serial,
     SyncWaterfall,
-    Waterfall,
 )
 from dsh_cordis.handle import Completion, EffectInfo, Handle
 
@@ -272,21 +270,12 @@ class Context:
         """As `serial`, synchronous."""
         return cast("R | None", _dispatch.bail(event, self._admitted(event, "bail", target)))
 
-    @overload
-    def waterfall(
-        self, event: Waterfall[R], inner: Next[R], *, target: Target | None = None
-    ) -> Awaitable[R]: ...
-
-    @overload
     def waterfall(
         self, event: SyncWaterfall[R], inner: Callable[[], R], *, target: Target | None = None
-    ) -> R: ...
-
-    def waterfall(
-        self, event: Event, inner: Callable[[], object], *, target: Target | None = None
-    ) -> object:
+    ) -> R:
         """Run `inner` inside all listeners, outermost first; the result is handed on untouched."""
-        return _dispatch.waterfall(event, self._admitted(event, "waterfall", target), inner)
+        result = _dispatch.waterfall(event, self._admitted(event, "waterfall", target), inner)
+        return cast("R", result)
 
     # Services
 
@@ -383,7 +372,7 @@ class Context:
         activation = self._place.activation
         activation.check("ctx.effect")
         name = label or getattr(effect, "__name__", None) or type(effect).__name__
-        return set_up(activation, activation.stack, effect, name)
+        return set_up(activation.stack, effect, name)
 
     def spawn(self, fn: Callable[..., Awaitable[object]], *args: object, name: str = "") -> Handle:
         """Start a background task of this activation; undoing cancels and joins it.
@@ -393,7 +382,7 @@ class Context:
         activation = self._place.activation
         activation.check("ctx.spawn")
         label = name or getattr(fn, "__name__", None) or "task"
-        return start_background(activation, activation.stack, partial(fn, *args), label)
+        return start_background(activation.stack, partial(fn, *args), label)
 
     def plugin(self, plugin: Plugin, config: object = None) -> Fiber:
         """Mount a plugin below this fiber; its body runs after this call.

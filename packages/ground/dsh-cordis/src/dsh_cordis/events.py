@@ -75,22 +75,20 @@ class Bail(Event, Generic[R], frozen=True):
     def _accepts(cls, listener: Callable[[Self], R | Literal[False] | None], /) -> None: ...
 
 
-class Waterfall(Event, Generic[R], frozen=True):
-    """`await ctx.waterfall(event, inner)`: listeners wrap `inner`, outermost first."""
-
-    mode: ClassVar[Mode] = "waterfall"
-
-    @classmethod
-    def _accepts(cls, listener: Callable[[Self, Next[R]], Awaitable[R]], /) -> None: ...
-
-
 class SyncWaterfall(Event, Generic[R], frozen=True):
-    """`ctx.waterfall(event, inner)`: a waterfall whose value is handed on untouched."""
+    """`ctx.waterfall(event, inner)`: listeners wrap `inner`, outermost first.
+
+    The value is handed on untouched.
+    """
 
     mode: ClassVar[Mode] = "waterfall"
 
     @classmethod
     def _accepts(cls, listener: Callable[[Self, Callable[[], R]], R], /) -> None: ...
+
+
+class Waterfall(SyncWaterfall[Awaitable[R]], Generic[R], frozen=True):
+    """`await ctx.waterfall(event, inner)`: a waterfall whose value is awaited."""
 
 
 class EventType(Protocol[L_contra]):

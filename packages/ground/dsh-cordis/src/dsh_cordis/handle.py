@@ -177,7 +177,8 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
             home.items.pop(self, None)
         if self._errors is not None and not (self._by_hand and self._raisers):
             errors, self._errors = self._errors, None
-            sink = self._owner.report if self._by_hand or home is None else home.sink
+            alone = self._by_hand or home is None or not self._begun
+            sink = self._owner.report if alone or home is None else home.sink
             for error in errors:
                 sink(error, self.label)
         if self._callbacks is not None:
@@ -208,6 +209,7 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
 class Stack(Record, eq=False):
     """Registrations in order, unwound newest first."""
 
+    owner: Owner
     sink: Callable[[Exception, str], None]
     """Takes what a disposer raised, and its label."""
 

@@ -184,11 +184,8 @@ class ScopedTable(Generic[V]):
 
     def view(self, scope: object | None) -> dict[str, V]:
         """The merged named entries: global ones, then each layer down to the scope's own."""
-        merged: dict[str, V] = {}
-        for layer in self._layers_down_to(scope):
-            for name, entry in layer.named.items():
-                merged[name] = entry.value
-        return merged
+        layers = self._layers_down_to(scope)
+        return {name: entry.value for layer in layers for name, entry in layer.named.items()}
 
     def entries(self, scope: object | None) -> list[V]:
         """The anonymous entries, farthest layer first."""
@@ -197,10 +194,8 @@ class ScopedTable(Generic[V]):
     def peek(self, scope: object | None) -> Layer[V] | None:
         """Exactly one layer, never an ancestor's; None when it holds nothing."""
         record = find_record(scope)
-        if scope is not None and record is None:
-            return None
         layer = self._layers.get(record)
-        if layer is None:
+        if layer is None or (scope is not None and record is None):
             return None
         named = {name: entry.value for name, entry in layer.named.items()}
         return Layer(scope, named, [entry.value for entry in layer.anonymous])
