@@ -153,6 +153,7 @@ values = st.recursive(
         st.lists(inner.filter(lambda v: v is not None), max_size=2)
         | st.dictionaries(st.text(max_size=3), inner.filter(lambda v: v is not None), max_size=2)
     ),
+    max_leaves=6,
 )
 encodable = st.dictionaries(names, values, max_size=3).filter(
     lambda config: None not in config.values() and "\\ud" not in ascii(config)
