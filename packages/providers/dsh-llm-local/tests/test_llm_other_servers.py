@@ -1,14 +1,16 @@
 """The chat-completions adapter against servers that others wrote: a second reading of the protocol.
 
-`llmock` imitates several providers and breaks on demand. It is no dependency: install it anywhere
-on the path (`pip install llmock`) to have these tests run.
+`llmock` imitates several providers and breaks on demand. It is a development dependency only, and
+is looked for beside the running Python.
 """
 
 import json
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -27,7 +29,7 @@ from dsh_llm import (
 )
 from dsh_llm_openai import OpenAiAdapter
 
-LLMOCK = shutil.which("llmock")
+LLMOCK = shutil.which("llmock", path=Path(sys.executable).parent)
 pytestmark = pytest.mark.skipif(
     LLMOCK is None, reason="llmock is not installed: pip install llmock"
 )
