@@ -66,7 +66,6 @@ class LoopAgent:
         "_projections",
         "_read_at",
         "_repairs_noted",
-        "_revision",
         "_selection",
         "_statuses",
         "census",
@@ -85,6 +84,7 @@ class LoopAgent:
         "parks",
         "phase",
         "requests",
+        "revision",
         "runtime",
         "session",
         "unclosed",
@@ -124,9 +124,10 @@ class LoopAgent:
         """Model requests made by this instance."""
         self.noted_generation = 0
         """Content generation of the surface after the last request."""
+        self.revision = 0
+        """Of the last frame of a stream."""
         self._statuses: list[AgentStatus] = []
         self._attempts = 0
-        self._revision = 0
         self._call_ids: set[str] | None = None
         self._repairs_noted = False
         self._projections = runtime.ctx.session_projections
@@ -320,11 +321,6 @@ class LoopAgent:
         """Of the coming model attempt."""
         self._attempts += 1
         return f"{self.id}:{self._attempts}"
-
-    def next_revision(self) -> int:
-        """Of the coming frame."""
-        self._revision += 1
-        return self._revision
 
     def distinct_calls(self, blocks: Sequence[Block]) -> list[Block]:
         """Give the calls of an answer ids that this session has not used."""

@@ -34,6 +34,19 @@ from .agent import LoopAgent
 class Attempt:
     """Collects a stream; settled exactly once by one of the three `settle_*` methods."""
 
+    __slots__ = (
+        "_agent",
+        "_assembler",
+        "_count",
+        "_ctx",
+        "_id",
+        "_now_ms",
+        "_route",
+        "_step",
+        "_stream",
+        "_turn",
+    )
+
     def __init__(self, agent: LoopAgent, turn: int, step: int, route: tuple[str, str]) -> None:
         self._agent = agent
         self._ctx = agent.ctx
@@ -53,11 +66,12 @@ class Attempt:
 
     def start(self) -> None:
         """Tell that the attempt is under way."""
-        revision = self._agent.next_revision()
+        agent = self._agent
+        agent.revision += 1
         if self._heard():
             self._emit(
                 StreamStart(
-                    attempt_id=self._id, revision=revision, turn=self._turn, step=self._step
+                    attempt_id=self._id, revision=agent.revision, turn=self._turn, step=self._step
                 )
             )
 
@@ -65,14 +79,15 @@ class Attempt:
         """Take one chunk."""
         timed = self._stream.push(self._now_ms(), chunk)
         self._assembler.push(timed.chunk)
-        revision = self._agent.next_revision()
+        agent = self._agent
+        agent.revision += 1
         index = self._count
         self._count = index + 1
         if self._heard():
             self._emit(
                 StreamChunkFrame(
                     attempt_id=self._id,
-                    revision=revision,
+                    revision=agent.revision,
                     index=index,
                     time=timed.time,
                     chunk=timed.chunk,
@@ -136,12 +151,12 @@ class Attempt:
             else:
                 outcome = Committed(event_type="assistant/attempt", seq=event.seq)
         finally:
-            revision = self._agent.next_revision()
+            self._agent.revision += 1
             if self._heard():
                 self._emit(
                     StreamEnd(
                         attempt_id=self._id,
-                        revision=revision,
+                        revision=self._agent.revision,
                         index=self._count,
                         outcome=outcome,
                     )

@@ -1,7 +1,8 @@
 """The commit section of a request: prompt, batch, header and context, without a suspension."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import msgspec
 
 from dsh_llm import (
     LlmCallConfig,
@@ -37,7 +38,7 @@ from .agent import LoopAgent
 from .texts import CLEARED_PROMPT
 
 
-class CommitPlan(NamedTuple):
+class CommitPlan(msgspec.Struct, frozen=True):
     """What goes into the log for one attempt."""
 
     turn: int

@@ -1,7 +1,5 @@
 """The phase machine of an agent: pure functions from a phase and an input to the next phase."""
 
-from typing import NamedTuple
-
 import msgspec
 
 
@@ -29,7 +27,7 @@ class Running(msgspec.Struct, frozen=True, kw_only=True):
 Phase = Idle | Maintenance | Running
 
 
-class Woken(NamedTuple):
+class Woken(msgspec.Struct, frozen=True):
     """What a wake does."""
 
     phase: Phase

@@ -137,13 +137,10 @@ class AgentLoop(Service):
         return agent.census.entries() if isinstance(agent, LoopAgent) else []
 
     def _register_variables(self, ctx: LoopContext) -> None:
-        def from_step(name: str, assembly: AssemblyContext) -> str | None:
-            return assembly.variables.get(name)
-
         def cwd(assembly: AssemblyContext) -> str | None:
             agent = assembly.agent
             return agent.session.header.cwd if isinstance(agent, LoopAgent) else None
 
-        ctx.system_prompt.variable("provider", lambda assembly: from_step("provider", assembly))
-        ctx.system_prompt.variable("model", lambda assembly: from_step("model", assembly))
+        ctx.system_prompt.variable("provider", lambda given: given.variables.get("provider"))
+        ctx.system_prompt.variable("model", lambda given: given.variables.get("model"))
         ctx.system_prompt.variable("cwd", cwd)

@@ -1,7 +1,7 @@
 """One step: attempts, each with its request, its commit section and its stream."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -39,7 +39,7 @@ from .signal import TurnAborted, check
 from .turn import NOTHING, Turn
 
 
-class StepPlan(NamedTuple):
+class StepPlan(msgspec.Struct, frozen=True):
     """What a step was entered with."""
 
     turn: Turn
@@ -169,8 +169,7 @@ class _Request:
     def _dispatch(
         self, config: LlmCallConfig, prepared: PreparedCall | None
     ) -> tuple[Attempt, _ClosableStream]:
-        """The commit section: nothing in here suspends."""
-        check(self._signal)
+        """The commit section: nothing in here suspends, nor has anything since the last check."""
         agent, plan = self._agent, self._plan
         tools = commit_request(
             agent,
