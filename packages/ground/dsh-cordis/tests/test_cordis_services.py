@@ -523,6 +523,34 @@ async def test_K114_a_moved_fiber_restarts_only_where_a_claim_of_it_changes(ctx:
         moved.move(ctx)
 
 
+async def test_K114_what_has_a_realm_of_its_own_keeps_running_when_it_moves_along(
+    ctx: Context,
+) -> None:
+    log: list[str] = []
+
+    def reader(ctx: Context) -> object:
+        log.append(f"reader {ctx.thing}")
+        return lambda: log.append("reader undone")
+
+    reader.inject = ["thing"]  # type: ignore[attr-defined]  # how a function declares its needs
+
+    def holder(ctx: Context) -> None:
+        apart = ctx.isolate("thing", "apart")
+        apart.provide("thing", "apart")
+        apart.plugin(reader)
+
+    ctx.provide("thing", "outer")
+    inner = ctx.isolate("thing", "room")
+    inner.provide("thing", "inner")
+    moved = ctx.extend().plugin(holder)
+    await ctx.settled()
+    moved.move(inner)
+    await ctx.settled()
+    assert log == ["reader apart"]
+    await moved.dispose()
+    assert log == ["reader apart", "reader undone"]
+
+
 async def test_K23_a_view_kept_after_its_caller_is_gone_registers_nothing(ctx: Context) -> None:
     kept: list[Counter] = []
     undone: list[str] = []

@@ -107,10 +107,9 @@ class Listener(Handle):
 class Row:
     """The listeners of one event, with the snapshots that dispatches use."""
 
-    __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "event", "tagged")
+    __slots__ = ("_back", "_front", "_hot", "_reached", "_snapshot", "tagged")
 
-    def __init__(self, event: str, *hot: Hot) -> None:
-        self.event = event
+    def __init__(self, *hot: Hot) -> None:
         self._hot = hot
         self._back: dict[Listener, None] = {}
         self._front: dict[Listener, None] = {}

@@ -91,9 +91,9 @@ class FiberCore(FiberMachine):
             self.kernel.touch(fiber)
 
     def pairs(self) -> set[Pair]:
-        """What stands here for the keys that it requires or provides."""
-        keys = {*self.required, *(key for _, key in self.activation.claims)}
-        return {self.activation.place.pair(key) for key in keys}
+        """What it requires and provides, where it stands now."""
+        provided = {claim.place.pair(claim.key) for claim in self.activation.claims.values()}
+        return provided.union(map(self.activation.place.pair, self.required))
 
     def restart(self) -> Completion:
         """Unwind and load again, with the newest config; awaiting waits until settled.

@@ -5,9 +5,8 @@ key or the binding object holds it; the table itself keeps nothing alive.
 """
 
 from collections.abc import Iterator
-from functools import partial
 from typing import ClassVar
-from weakref import ref
+from weakref import WeakValueDictionary
 
 from dsh_cordis.errors import ScopeError
 from dsh_cordis.handle import Record
@@ -23,29 +22,21 @@ class KeyRecord(Record, eq=False, weakref=True):
     """How often a key got another parent; what was computed along a chain is stale then."""
 
 
-# The record holds its key, so an id cannot be used again while the entry lives. Plain references
-# with a callback are looked up in a third of the time that a WeakValueDictionary takes.
-_records: dict[int, ref[KeyRecord]] = {}
+# The record holds its key, so an id cannot be used again while the entry lives.
+_records: WeakValueDictionary[int, KeyRecord] = WeakValueDictionary()
 
 
 def record_for(key: object) -> KeyRecord:
     """The record of a key, made when there is none."""
     record = find_record(key)
     if record is None:
-        record = KeyRecord(key)
-        _records[id(key)] = ref(record, partial(_forget, id(key)))
+        record = _records[id(key)] = KeyRecord(key)
     return record
-
-
-def _forget(ident: int, gone: ref[KeyRecord]) -> None:
-    if _records.get(ident) is gone:
-        del _records[ident]
 
 
 def find_record(key: object) -> KeyRecord | None:
     """The record of a key, if a scope or a binding of it lives."""
-    found = None if key is None else _records.get(id(key))
-    return None if found is None else found()
+    return None if key is None else _records.get(id(key))
 
 
 def chain_of(record: KeyRecord | None) -> Iterator[KeyRecord]:

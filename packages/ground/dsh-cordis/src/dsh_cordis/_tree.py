@@ -99,11 +99,9 @@ class Tree(Kernel):
 
     # Dispatch
 
-    def row(self, event: str) -> Row:
-        """The listeners of an event name."""
-        row = self.rows.get(event)
-        if row is None:
-            row = self.rows[event] = Row(event, self.hot_emits, self.hot_others)
+    def add_row(self, event: str) -> Row:
+        """A place for the first listener of an event name."""
+        row = self.rows[event] = Row(self.hot_emits, self.hot_others)
         return row
 
     def admitted(self, event: Event, mode: Mode, target: Route | None) -> tuple[Listener, ...]:

@@ -8,13 +8,11 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-_OWN_SLOTS = ("ctx", "__dict__", "__weakref__")
-
 
 class Viewable:
     """Base of what is handed out as views."""
 
-    __slots__ = _OWN_SLOTS
+    __slots__ = ("ctx", "__dict__", "__weakref__")
     key: ClassVar[str]
     ctx: object
 

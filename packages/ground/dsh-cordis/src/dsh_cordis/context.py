@@ -96,8 +96,7 @@ class Fiber(FiberCore):
         try:
             await self.active()
         except BaseException:
-            with anyio.CancelScope(shield=True):
-                await self.dispose()
+            await self.__aexit__()
             raise
         return self
 
@@ -196,7 +195,7 @@ class Context:
             raise TypeError(
                 f"ctx.on takes an event class with a name and a listener, not {event!r}"
             )
-        row = self._tree.rows.get(name) or self._tree.row(name)
+        row = self._tree.rows.get(name) or self._tree.add_row(name)
         entry = Listener(self, place.scope, row, listener, everywhere, label=name, _owner=owner)
         if once:
             entry.only_once()
