@@ -324,7 +324,7 @@ class LoopAgent:
 
     def distinct_calls(self, blocks: Sequence[Block]) -> list[Block]:
         """Give the calls of an answer ids that this session has not used."""
-        if not any(isinstance(block, ToolCallBlock) for block in blocks):
+        if not [block for block in blocks if isinstance(block, ToolCallBlock)]:
             return list(blocks)
         if self._call_ids is None:
             self._call_ids = {

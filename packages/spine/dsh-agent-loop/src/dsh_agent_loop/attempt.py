@@ -106,7 +106,7 @@ class Attempt:
             self.settle_attempt()
             raise
         self._commit_message(blocks, self._assembler.replay_state, interrupted=False)
-        return tuple(block for block in blocks if isinstance(block, ToolCallBlock))
+        return tuple([block for block in blocks if isinstance(block, ToolCallBlock)])
 
     def settle_interrupted(self) -> None:
         """Record the visible prefix of an aborted attempt, or that there was none."""

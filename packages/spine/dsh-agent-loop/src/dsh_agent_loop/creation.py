@@ -1,6 +1,5 @@
 """The creation transaction of an agent, and its teardown."""
 
-import uuid
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from typing import Protocol
 
@@ -19,7 +18,7 @@ from dsh_agent import (
     Setup,
 )
 from dsh_cordis import Context, FiberState, Handle, Scope, create_scope, scope_of, task_census
-from dsh_llm import AbortController, AbortSignal, fuse_signals
+from dsh_llm import AbortController, AbortSignal, fresh_uuid, fuse_signals
 from dsh_session import (
     CheckedLog,
     DisposedCancel,
@@ -229,7 +228,7 @@ class AgentLife:
 
     def _new_session(self, request: CreateRequest) -> Session | Awaitable[Session]:
         session = self._runtime.ctx.sessions.prepare(
-            request.session_id or SessionId(str(uuid.uuid4())),
+            request.session_id or SessionId(fresh_uuid()),
             seed=request.seed,
             inherited_event_count=request.inherited_event_count,
             meta=request.meta,

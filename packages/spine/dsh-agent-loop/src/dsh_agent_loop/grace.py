@@ -227,6 +227,18 @@ class Work(Generic[T]):
     `own_tasks` are the tasks that must not wait for the agent; the one of this stage is among them.
     """
 
+    __slots__ = (
+        "_cancelled",
+        "_done",
+        "_error",
+        "_on_done",
+        "_own_tasks",
+        "_scope",
+        "_stage",
+        "_task_id",
+        "_value",
+    )
+
     def __init__(self, stage: Awaitable[T], own_tasks: list[int]) -> None:
         self._stage = stage
         self._own_tasks = own_tasks

@@ -74,6 +74,16 @@ async def request(agent: LoopAgent, plan: StepPlan) -> tuple[ToolCallBlock, ...]
 class _Request:
     """The attempts of one step."""
 
+    __slots__ = (
+        "_agent",
+        "_drained",
+        "_first",
+        "_llm",
+        "_plan",
+        "_signal",
+        "_turn",
+    )
+
     def __init__(self, agent: LoopAgent, plan: StepPlan) -> None:
         self._agent = agent
         self._plan = plan

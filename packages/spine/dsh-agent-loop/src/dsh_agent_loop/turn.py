@@ -12,6 +12,18 @@ _COMPLETED = Completed()
 class Turn:
     """What a driver knows about the turn it runs."""
 
+    __slots__ = (
+        "claimed",
+        "cut",
+        "failure",
+        "number",
+        "owed",
+        "selection",
+        "signal",
+        "step",
+        "waited",
+    )
+
     def __init__(self, number: int, signal: AbortSignal) -> None:
         self.number = number
         self.signal = signal

@@ -76,7 +76,14 @@ from dsh_llm.estimate import (
 )
 from dsh_llm.failures import LlmError, LlmFailure, failure_of
 from dsh_llm.growing import LoggedMessages, MessageFold, MessageLog, folded, mapped
-from dsh_llm.ids import CallId, MessageId, ProviderRequestId, ReasoningEffortId, RetryId
+from dsh_llm.ids import (
+    CallId,
+    MessageId,
+    ProviderRequestId,
+    ReasoningEffortId,
+    RetryId,
+    fresh_uuid,
+)
 from dsh_llm.messages import (
     Message,
     MessageError,
@@ -318,6 +325,7 @@ __all__ = [
     "failure_of",
     "folded",
     "freeze_message",
+    "fresh_uuid",
     "fuse_signals",
     "is_agent_loop_request",
     "is_context_window_exceeded_error",

@@ -70,8 +70,9 @@ def examine(message: RequestMessage) -> LocalVerdict:
         clean = msgspec.structs.replace(clean, content=(TextBlock(text=NO_CONTENT),))
     calls: tuple[str, ...] = ()
     if clean.role == "assistant":
-        calls = tuple(block.id for block in clean.content if isinstance(block, ToolCallBlock))
-        clean = _with_readable_arguments(clean, repairs)
+        calls = tuple([block.id for block in clean.content if isinstance(block, ToolCallBlock)])
+        if calls:
+            clean = _with_readable_arguments(clean, repairs)
     if clean is message and not calls:
         return _SOUND
     changed = clean if clean is not message else None

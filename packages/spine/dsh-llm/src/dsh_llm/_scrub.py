@@ -25,20 +25,19 @@ def scrub(value: T) -> T:
 
 def _encodes(value: object) -> bool:
     """Whether there is nothing to scrub, which is so for nearly everything, and cheap to see."""
-    if type(value) is str:
-        return value.isascii() or not has_surrogates(value)
-    if isinstance(value, msgspec.Struct):
-        value = msgspec.structs.astuple(value)
-    if type(value) is tuple:
-        for item in value:
-            # Fields are mostly text or absent: a call for each of them would double the time.
-            if type(item) is str:
-                if not item.isascii() and has_surrogates(item):
-                    return False
-            elif item is not None and not _encodes(item):
+    below = [value]
+    for item in below:  # it grows on the way
+        if type(item) is str:
+            if not item.isascii() and has_surrogates(item):
                 return False
-    elif isinstance(value, FrozenDict | FrozenList):
-        return not _has_halves(value)
+        elif item is None:
+            continue
+        elif type(item) is tuple:
+            below += item
+        elif isinstance(item, msgspec.Struct):
+            below += msgspec.structs.astuple(item)
+        elif isinstance(item, FrozenDict | FrozenList) and _has_halves(item):
+            return False
     return True
 
 

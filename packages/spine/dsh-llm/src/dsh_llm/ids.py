@@ -23,8 +23,8 @@ _VARIANTS: Final = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 """The digit of an id that tells its form, by two random bits of the one in its place."""
 
 
-def fresh_message_id() -> MessageId:
-    """A random UUID; written here because `uuid` takes as long for one as making the message."""
+def fresh_uuid() -> str:
+    """A random UUID; written here because `uuid` takes as long for one as making a message."""
     text = os.urandom(16).hex()
     variant = _VARIANTS[text[16]]
-    return MessageId(f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}")
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"

@@ -9,7 +9,7 @@ from dsh_brand import HarnessError, JsonValue, Wire, from_json
 from dsh_llm import codes
 from dsh_llm._scrub import scrub
 from dsh_llm.blocks import Block, ContentBlock, TextBlock
-from dsh_llm.ids import CallId, MessageId, fresh_message_id
+from dsh_llm.ids import CallId, MessageId, fresh_uuid
 from dsh_llm.sources import (
     AnySource,
     MessageSource,
@@ -84,7 +84,7 @@ def create_message(
         MessageError: The source does not fit the role, is retired, or lacks what its form needs.
     """
     message = Message(
-        id=fresh_message_id(),
+        id=MessageId(fresh_uuid()),
         role=role,
         content=tuple(content),
         source=source,
