@@ -5,7 +5,15 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from dsh_cordis import Context, Fiber, FiberState, Handle, InactiveError, NotEnteredError
+from dsh_cordis import (
+    Context,
+    Fiber,
+    FiberState,
+    Handle,
+    InactiveError,
+    InternalError,
+    NotEnteredError,
+)
 from dsh_cordis.testing import ErrorRecorder
 
 pytest_plugins = ["dsh_cordis.testing"]
@@ -464,3 +472,37 @@ async def test_K68_ready_waits_for_async_managers_that_a_sync_set_up_brought(
         for handle in handles:
             await handle()
     assert log == ["entered", "entered", "left", "left"]
+
+
+async def test_K65_K70_a_manager_that_breaks_by_itself_is_reported_at_once(ctx: Context) -> None:
+    errors: list[Exception] = []
+    go, reported = anyio.Event(), anyio.Event()
+
+    def note(event: InternalError) -> None:
+        errors.append(event.error)
+        reported.set()
+
+    async def fail() -> None:
+        await go.wait()
+        raise RuntimeError("broken")
+
+    @asynccontextmanager
+    async def breaking() -> AsyncIterator[None]:
+        async with anyio.create_task_group() as tasks:
+            _ = tasks.start_soon(fail)
+            yield
+
+    def composite() -> Iterator[object]:
+        yield breaking()
+
+    ctx.on(InternalError, note)
+    handle = ctx.effect(composite)
+    with anyio.fail_after(5):
+        await handle.ready()
+        go.set()
+        await reported.wait()
+        await handle()
+    assert [error.exceptions[0].args for error in errors if isinstance(error, ExceptionGroup)] == [
+        ("broken",)
+    ]
+    assert len(errors) == 1

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from functools import partial
 from types import CoroutineType
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, TypeVar, cast
 from weakref import ref
 
 import anyio
@@ -17,6 +17,7 @@ from dsh_cordis.errors import NotEnteredError
 from dsh_cordis.events import Event
 from dsh_cordis.handle import Handle, Record
 
+R = TypeVar("R")
 Fn = Callable[..., object]
 
 UNKEYED: Final = object()
@@ -249,9 +250,11 @@ async def _wait_for_all(
         except Exception as error:  # noqa: BLE001  # collected for the group
             failures[listener] = error
 
-    if pending:
+    if len(pending) == 1:
+        await wait(0)
+    elif pending:
         async with anyio.create_task_group() as tasks:
-            await wait(0)
+            _ = tasks.start_soon(wait, 0)
 
 
 def bail(event: Event, listeners: Sequence[Listener]) -> object:
@@ -269,11 +272,10 @@ def bail(event: Event, listeners: Sequence[Listener]) -> object:
     return None
 
 
-def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], object]) -> object:
+def waterfall(event: Event, listeners: Sequence[Listener], inner: Callable[[], R]) -> R:
     """Nest the listeners around `inner`, outermost first, and call the outermost."""
-    if not listeners:
-        return inner()
-    rest: Callable[[], object] = inner
+    rest: Callable[[], Any] = inner  # that listeners answer as `inner` does is checked by `ctx.on`
     for listener in reversed(listeners):
         rest = partial(listener.fn, event, rest)
-    return rest()
+    result: R = rest()
+    return result

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -94,8 +94,7 @@ class Tree(Kernel):
             return None
         hooks.sort(key=lambda each: each.activation is not fiber.activation)  # its own come first
         event = self.events["internal/update"](fiber, config)
-        chain = partial(_dispatch.waterfall, event, hooks, default)
-        return cast("Callable[[], Awaitable[None]]", chain)
+        return partial(_dispatch.waterfall, event, hooks, default)
 
     # Dispatch
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 class Viewable:
     """Base of what is handed out as views."""
 
-    __slots__ = ("ctx", "__dict__", "__weakref__")
+    __slots__ = ("__dict__", "__weakref__", "ctx")
     key: ClassVar[str]
     ctx: object
 

@@ -273,8 +273,7 @@ class Context:
         self, event: SyncWaterfall[R], inner: Callable[[], R], *, target: Target | None = None
     ) -> R:
         """Run `inner` inside all listeners, outermost first; the result is handed on untouched."""
-        result = _dispatch.waterfall(event, self._admitted(event, "waterfall", target), inner)
-        return cast("R", result)
+        return _dispatch.waterfall(event, self._admitted(event, "waterfall", target), inner)
 
     # Services
 

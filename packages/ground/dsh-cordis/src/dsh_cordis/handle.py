@@ -177,8 +177,8 @@ class Handle(Record, eq=False, weakref=True, kw_only=True):
             home.items.pop(self, None)
         if self._errors is not None and not (self._by_hand and self._raisers):
             errors, self._errors = self._errors, None
-            alone = self._by_hand or home is None or not self._begun
-            sink = self._owner.report if alone or home is None else home.sink
+            # What is undone by hand, or ended by itself, is no failure of what is above it.
+            sink = home.sink if home and self._begun and not self._by_hand else self._owner.report
             for error in errors:
                 sink(error, self.label)
         if self._callbacks is not None:
