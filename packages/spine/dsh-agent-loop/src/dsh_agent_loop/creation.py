@@ -182,8 +182,7 @@ class AgentLife:
         self._left.open()
         try:
             if self._session is not None:
-                with self.agent.counted():
-                    self.agent.end_maintenance()
+                self.agent.end_maintenance()
         finally:
             # A log whose inbox cannot be folded fails above; the census must not keep this entry.
             leave()

@@ -265,9 +265,9 @@ class Driver:
 
     def _runtime_context(self, assembly: PromptAssembly) -> tuple[Message, ...]:
         last = self._agent.watch.snapshot
-        offered = runtime_context_message(assembly)
-        if offered is None and last is None:
+        if last is None and not assembly.contexts:
             return ()
+        offered = runtime_context_message(assembly)
         chosen = admit_runtime_context(offered, cleared_context_message(), last)
         return () if chosen is None else (chosen,)
 

@@ -322,12 +322,14 @@ class AgentRegistry(Service):
             )
         entry.announced = entry.announcing = True
         try:
-            await agent.ctx.serial(AgentCreated(agent=agent, source=source, signal=signal))
+            if agent.ctx.has_listeners(AgentCreated, agent):
+                await agent.ctx.serial(AgentCreated(agent=agent, source=source, signal=signal))
         finally:
             entry.announcing = False
             if entry.settled is not None:
                 entry.settled.set()
-        agent.ctx.emit(AgentSessionStart(agent=agent, source=source))
+        if agent.ctx.has_listeners(AgentSessionStart, agent):
+            agent.ctx.emit(AgentSessionStart(agent=agent, source=source))
 
     async def register(
         self, agent: Agent, parent: Agent | None = None
@@ -353,6 +355,13 @@ def _options(
     reasoning_effort: str | None,
     max_tokens: int | None,
 ) -> AgentOptions:
+    if base is None:
+        return AgentOptions(
+            provider=provider,
+            model=model,
+            reasoning_effort=reasoning_effort,
+            max_tokens=max_tokens,
+        )
     given = {
         "provider": provider,
         "model": model,
@@ -360,8 +369,4 @@ def _options(
         "max_tokens": max_tokens,
     }
     named = {name: value for name, value in given.items() if value is not None}
-    if base is None:
-        return AgentOptions(**named)  # type: ignore[arg-type]  # each name has its own type above
-    if not named:
-        return base
-    return msgspec.structs.replace(base, **named)
+    return msgspec.structs.replace(base, **named) if named else base
