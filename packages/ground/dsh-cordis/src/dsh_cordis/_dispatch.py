@@ -80,10 +80,6 @@ class Listener(Handle):
 
     simple: ClassVar[bool] = True
 
-    def only_once(self) -> None:
-        """Make it a once-listener; before the first dispatch."""
-        self.once, self.fn = self.fn, self.call_once
-
     def call_once(self, event: Event, rest: Callable[[], object] | None = None) -> object:
         """Call a once-listener; one that is used up is passed over."""
         once, self.once = self.once, None
@@ -158,16 +154,11 @@ class Row:
         above = (None, *chain_of(record))
         reached = tuple(each for each in listeners if each.everywhere or each.scope in above)
         if record is not None:
-            self._reached[id(key)] = (self._watch(record), KeyRecord.moves, reached)
+            # The table must neither keep a key alive nor grow with every key that is gone. (The
+            # reference is passed to its callback, which is the default of `pop` here.)
+            watch = ref(record, partial(self._reached.pop, id(key)))
+            self._reached[id(key)] = (watch, KeyRecord.moves, reached)
         return reached
-
-    def _watch(self, record: KeyRecord) -> ref[KeyRecord]:
-        # The table must neither keep a key alive nor grow with every key that is gone.
-        return ref(record, partial(_drop, self._reached, id(record.key)))
-
-
-def _drop(reached: dict[int, Any], ident: int, _: ref[KeyRecord]) -> None:
-    reached.pop(ident, None)
 
 
 def emit(event: Event, listeners: Sequence[Listener]) -> None:

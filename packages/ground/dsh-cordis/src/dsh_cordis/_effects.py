@@ -121,7 +121,11 @@ class Effect(Starting):
             else:
                 gather(self.stack, result, self.label)
         except BaseException:
-            self._roll_back()
+            self._begun = True
+            if self._undo():
+                self._finish()
+            else:
+                self._owner.kernel.start(self.complete)
             raise
 
     def _start(self, work: Late) -> None:
@@ -141,13 +145,6 @@ class Effect(Starting):
                 self._rest = self._unwind
                 await self.complete()
             self.announce(error)
-
-    def _roll_back(self) -> None:
-        self._begun = True
-        if self._undo():
-            self._finish()
-        else:
-            self._owner.kernel.start(self.complete)
 
     @override
     def _undo(self) -> bool:

@@ -198,7 +198,7 @@ class Context:
         row = self._tree.rows.get(name) or self._tree.add_row(name)
         entry = Listener(self, place.scope, row, listener, everywhere, label=name, _owner=owner)
         if once:
-            entry.only_once()
+            entry.once, entry.fn = entry.fn, entry.call_once
         row.add(entry, prepend=prepend)
         owner.stack.add(entry)
         return entry
