@@ -133,9 +133,9 @@ class LoopAgent:
         self._projections = runtime.ctx.session_projections
         self._read_at = -1
         """Length of the log for which the three states below were read."""
-        self._inbox: object = None
-        self._selection: object = None
-        self._boundary: object = None
+        self._inbox: InboxState | None = None
+        self._selection: SelectionState | None = None
+        self._boundary: TurnBoundary | None = None
 
     def attach(self, session: Session, ctx: Context) -> None:
         """Take session and scope; done once, before anybody sees the agent."""
@@ -314,8 +314,8 @@ class LoopAgent:
     def boundary(self) -> TurnBoundary:
         """Where the log stands between turns and steps."""
         if self._read_at != self.session.seq or self._boundary is None:
-            self._boundary = self._read("turnBoundary")
-        return cast("TurnBoundary", self._boundary)
+            self._boundary = cast("TurnBoundary", self._read("turnBoundary"))
+        return self._boundary
 
     def next_attempt_id(self) -> str:
         """Of the coming model attempt."""
@@ -348,14 +348,14 @@ class LoopAgent:
     def inbox_state(self) -> InboxState:
         """The pending messages, for `LoopInbox`."""
         if self._read_at != self.session.seq or self._inbox is None:
-            self._inbox = self._read("inbox")
-        return cast("InboxState", self._inbox)
+            self._inbox = cast("InboxState", self._read("inbox"))
+        return self._inbox
 
     def selection_state(self) -> SelectionState:
         """The recorded choices, for `LoggedModel`."""
         if self._read_at != self.session.seq or self._selection is None:
-            self._selection = self._read("modelSelection")
-        return cast("SelectionState", self._selection)
+            self._selection = cast("SelectionState", self._read("modelSelection"))
+        return self._selection
 
     def _read(self, key: str) -> object:
         """The state of a projection; what was read at another length of the log is forgotten."""

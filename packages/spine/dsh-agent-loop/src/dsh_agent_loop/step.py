@@ -129,9 +129,10 @@ class _Request:
     async def _config(self) -> LlmCallConfig:
         config = self._proposal()
         agent, turn = self._agent, self._turn
-        if agent.ctx.has_listeners(AgentRequest, agent):
+        heard = agent.ctx.has_listeners(AgentRequest, agent)
+        if heard:
             config = await self._asked(config)
-        _check_route(config, turn.selection)
+        _check_route(config, turn.selection if heard else None)
         return config
 
     async def _asked(self, proposal: LlmCallConfig) -> LlmCallConfig:
@@ -317,6 +318,7 @@ def _parts(
 
 
 def _check_route(config: LlmCallConfig, selection: ModelSelection | None) -> None:
+    """Refuse a config without a model, and one that left the `selection` it was proposed for."""
     if not config.provider or not config.model:
         raise AgentRouteError(
             "no model is chosen: give `provider` and `model` when creating the agent, or call "
