@@ -349,7 +349,8 @@ async def test_L133_L134_L152_errors_inside_the_stream(error: dict[str, str], co
 @pytest.mark.parametrize(
     "data",
     [b"nonsense", b"[1]", b'"a"', b'{"type":"content_block_delta","delta":[]}',
-     b'{"type":"content_block_start","content_block":7}', b'{"type":"message_start","message":""}'],
+     b'{"type":"content_block_start","content_block":7}', b'{"type":"message_start","message":""}',
+     b'{"type":"content_block_start","content_block":{"type":"tool_use","input":{"a":1e400}}}'],
 )  # fmt: skip
 async def test_L112_malformed_payloads(data: bytes) -> None:
     error = await failing(raw_reply([message_opening(), b"data: " + data + b"\n\n"]))

@@ -152,10 +152,10 @@ def test_the_form_holds_each_tool_with_its_own_definitions() -> None:
     }
 
 
-def history() -> GenerateOptions:
+def history(unreadable: str = "{") -> GenerateOptions:
     source = ModelSource(provider="local", model="m")
     call = ToolCallBlock(CallId("c1"), "glob", '{"pattern":"*"}')
-    bad = ToolCallBlock(CallId("c2"), "read", "{")
+    bad = ToolCallBlock(CallId("c2"), "read", unreadable)
     return GenerateOptions(
         provider="local",
         model="m",
@@ -172,11 +172,12 @@ def history() -> GenerateOptions:
     )
 
 
-async def test_history_and_tools_are_told_in_the_form_of_replies() -> None:
+@pytest.mark.parametrize("unreadable", ["{", '{"at":1e400}'])
+async def test_history_and_tools_are_told_in_the_form_of_replies(unreadable: str) -> None:
     async with MockServer([text_reply('{"answer": "Yes."}')]) as server:
         adapter = LocalAdapter(server.base_url, Path("small.gguf"), Config(tools=True))
         with anyio.fail_after(5):
-            chunks = [chunk async for chunk in adapter.stream(history())]
+            chunks = [chunk async for chunk in adapter.stream(history(unreadable))]
         await adapter.aclose()
     assert blocks(chunks) == [TextBlock("Yes.")]
     [request] = server.requests

@@ -7,7 +7,6 @@ from typing import Literal, cast, get_args
 
 import msgspec
 
-from dsh_brand import encode_json, freeze_json
 from dsh_llm_http.fields import Fields
 
 Kind = Literal[
@@ -134,7 +133,7 @@ def _delta(delta: Fields) -> Delta:
 
 
 def _block(block: Fields) -> Block:
-    given = block.values.get("input")
+    given = block.text_of("input")
     return Block(
         type=block.string("type"),
         id=block.string("id"),
@@ -143,7 +142,7 @@ def _block(block: Fields) -> Block:
         thinking=block.string("thinking"),
         signature=block.string("signature"),
         data=block.string("data"),
-        input=None if given is None else msgspec.Raw(encode_json(freeze_json(given))),
+        input=None if given is None else msgspec.Raw(given),
     )
 
 

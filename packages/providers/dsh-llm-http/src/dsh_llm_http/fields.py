@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dsh_brand import decode_json
+from dsh_brand import decode_json, encode_json, freeze_json
 from dsh_llm import LlmError
 from dsh_llm.codes import MALFORMED_RESPONSE
 
@@ -80,6 +80,20 @@ class Fields:
         """A field's object, an empty one in place of anything else."""
         value = self.values.get(name)
         return Fields(value if isinstance(value, Mapping) else {}, self._data)
+
+    def text_of(self, name: str) -> bytes | None:
+        """A field's value as JSON text, `None` without one.
+
+        Raises:
+            LlmError: `MALFORMED_RESPONSE`: it holds what no JSON can say, such as 1e400.
+        """
+        value = self.values.get(name)
+        if value is None:
+            return None
+        try:
+            return encode_json(freeze_json(value))
+        except ValueError as error:
+            raise _malformed(f"holds {name} that is not JSON", self._data) from error
 
     def names_error(self) -> bool:
         """Whether the field `error` holds one."""

@@ -140,10 +140,9 @@ def _reply(content: Iterable[Block]) -> tuple[Block, ...]:
 
 def _call(block: ToolCallBlock) -> str:
     try:
-        arguments = decode_json(block.arguments)
-    except ValueError:
-        arguments = {}
-    return _json({"tool": block.name, "arguments": arguments})
+        return _json({"tool": block.name, "arguments": decode_json(block.arguments)})
+    except ValueError:  # no JSON, or a number that none can write, such as 1e400
+        return _json({"tool": block.name, "arguments": {}})
 
 
 def _json(value: JsonValue) -> str:
