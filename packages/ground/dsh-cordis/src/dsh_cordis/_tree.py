@@ -32,6 +32,7 @@ class Tree(Kernel):
         self.rows: dict[str, Row] = {}
         self.hot_emits: Hot = {}
         self.hot_others: Hot = {}
+        self.unheard: Hot = {}
         self.failed: dict[Node, None] = {}
         self.make_context = partial(make_context, self)
         self.root: object
@@ -100,7 +101,7 @@ class Tree(Kernel):
 
     def add_row(self, event: str) -> Row:
         """A place for the first listener of an event name."""
-        row = self.rows[event] = Row(self.hot_emits, self.hot_others)
+        row = self.rows[event] = Row(self.hot_emits, self.hot_others, self.unheard)
         return row
 
     def admitted(self, event: Event, mode: Mode, target: Route | None) -> tuple[Listener, ...]:

@@ -224,12 +224,18 @@ class Context:
             event: The payload class.
             subject: The scope key that the dispatch would have; None asks for all scopes.
         """
-        rows = self._tree.rows
-        row = rows.get(event.name)
+        tree = self._tree
+        if event in tree.unheard:
+            return False
+        row = tree.rows.get(event.name)
         if row is not None and (row.listeners() if subject is None else row.reached_from(subject)):
             return True
-        observers = rows.get("internal/dispatch")
-        return observers is not None and bool(observers.listeners())
+        observers = tree.rows.get("internal/dispatch")
+        if observers is not None and observers.listeners():
+            return True
+        if row is None or not row.listeners():
+            tree.unheard[event] = ()  # whatever the subject; any row that changes clears it
+        return False
 
     def prepare_emit(self, event: Emit, *, target: Target | None = None) -> Callable[[], None]:
         """Decide who takes part in an emit, and run it when the result is called.
