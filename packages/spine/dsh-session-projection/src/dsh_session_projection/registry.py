@@ -250,13 +250,12 @@ class SessionProjectionRegistry(Service):
 
     def _keep(self, session: Session, cells: dict[str, Cell]) -> dict[str, Cell]:
         number = id(session)
-
-        def forget(_: object) -> None:
-            del self._cells[number], self._sessions[number]
-
         self._cells[number] = cells
-        self._sessions[number] = ref(session, forget)
+        self._sessions[number] = ref(session, partial(self._forget, number))
         return cells
+
+    def _forget(self, number: int, _gone: object) -> None:
+        del self._cells[number], self._sessions[number]
 
     def _appended(self, appended: SessionEventAppended) -> None:
         session, event = appended.session, appended.event

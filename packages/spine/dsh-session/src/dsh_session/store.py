@@ -53,6 +53,9 @@ class RestoredLog(msgspec.Struct, frozen=True, kw_only=True):
     inherited_event_count: int = 0
 
 
+# A name, as a nested function evaluates its annotations at each call.
+_Undo: TypeAlias = Callable[[], None]
+
 SessionGuard: TypeAlias = Callable[[Session, SessionEvent], None]
 """Looks at an event that is about to be appended to a live session, and raises to refuse it."""
 
@@ -201,7 +204,7 @@ class SessionStore(Service):
             )
         entry = _Entry(self, session, self._home, scope_of(self.ctx))
 
-        def attach() -> Callable[[], None]:
+        def attach() -> _Undo:
             self._live[session.id] = entry
             session.observer = entry
             return lambda: self._detach(entry)

@@ -116,7 +116,7 @@ class SurfaceManager:
         self.projections = MessageProjections() if projections is None else projections
         """The message projections that are registered now."""
         self._projected: dict[int, Message] = {}
-        self._used: set[str] = set()
+        self._used: frozenset[str] = frozenset()
         self._nodes: list[int] = []
         self.nodes = SurfaceNodes(self._nodes)
         """Current seqs in model order."""
@@ -149,7 +149,7 @@ class SurfaceManager:
         """Make a change that `check` returned for the present state."""
         if change.projected is not None:
             self._projected.update(change.projected)
-            self._used.add(change.event_type)
+            self._used |= {change.event_type}
             self.content_generation += 1
             return
         if change.replaces and self._projected:

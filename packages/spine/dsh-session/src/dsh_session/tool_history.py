@@ -19,7 +19,7 @@ class ToolHistoryFold:
         self._active: tuple[ToolSchema, ...] | None = None
         self._baseline: tuple[ToolSchema, ...] = ()
         self._declared: dict[str, ToolSchema] = {}
-        self._present: set[str] = set()
+        self._present: frozenset[str] = frozenset()
         self._updates: list[ToolUpdate] = []
 
     def push(self, event: SessionEvent) -> None:
@@ -50,7 +50,7 @@ class ToolHistoryFold:
         if begins or any(self._redefines(tool) for tool in tools):
             self._baseline = tools
             self._declared = {tool.name: tool for tool in tools}
-            self._present = set(self._declared)
+            self._present = frozenset(self._declared)
             self._updates = []
 
     def _redefines(self, tool: ToolSchema) -> bool:
@@ -65,8 +65,8 @@ class ToolHistoryFold:
             if tool is not None:
                 added.append(tool)
                 self._declared[tool.name] = tool
-                self._present.add(tool.name)
+                self._present |= {tool.name}
         for removal in data.message.content:
             if isinstance(removal, ToolRemovalBlock):
-                self._present.discard(removal.tool_name)
+                self._present -= {removal.tool_name}
         self._updates.append(ToolUpdate(message_id=data.message.id, additions=tuple(added)))
