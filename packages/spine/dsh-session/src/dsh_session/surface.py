@@ -35,6 +35,7 @@ from dsh_session.tool_changes import additions, check_addition_binding
 
 _PLAIN_APPENDS: Final = frozenset(SURFACE_EVENT_DATA) - {DeveloperMessageEvent}
 """Payloads that need no look at earlier events when they are appended."""
+_NONE: Final[frozenset[str]] = frozenset()
 
 
 class SurfaceNodes(Sequence[int]):
@@ -116,7 +117,7 @@ class SurfaceManager:
         self.projections = MessageProjections() if projections is None else projections
         """The message projections that are registered now."""
         self._projected: dict[int, Message] = {}
-        self._used: frozenset[str] = frozenset()
+        self._used = _NONE
         self._nodes: list[int] = []
         self.nodes = SurfaceNodes(self._nodes)
         """Current seqs in model order."""

@@ -1,5 +1,7 @@
 """Which tools the model was told of, and when: a fold of headers and developer messages."""
 
+from typing import Final
+
 from dsh_llm import ToolHistory, ToolRemovalBlock, ToolSchema, ToolUpdate
 from dsh_session.events import (
     DeveloperMessageEvent,
@@ -10,6 +12,8 @@ from dsh_session.events import (
 from dsh_session.headers import header_of, same_tool
 from dsh_session.tool_changes import additions, find_definition
 
+_NONE: Final[frozenset[str]] = frozenset()  # one for all: an empty set of its own weighs 216 bytes
+
 
 class ToolHistoryFold:
     """Folds a log event by event; `snapshot` is what requests are made with."""
@@ -19,7 +23,7 @@ class ToolHistoryFold:
         self._active: tuple[ToolSchema, ...] | None = None
         self._baseline: tuple[ToolSchema, ...] = ()
         self._declared: dict[str, ToolSchema] = {}
-        self._present: frozenset[str] = frozenset()
+        self._present = _NONE
         self._updates: list[ToolUpdate] = []
 
     def push(self, event: SessionEvent) -> None:
@@ -50,7 +54,7 @@ class ToolHistoryFold:
         if begins or any(self._redefines(tool) for tool in tools):
             self._baseline = tools
             self._declared = {tool.name: tool for tool in tools}
-            self._present = frozenset(self._declared)
+            self._present = frozenset(self._declared) or _NONE
             self._updates = []
 
     def _redefines(self, tool: ToolSchema) -> bool:
