@@ -263,6 +263,10 @@ def test_L204_ids_of_answered_calls_are_made_distinct_too(ids: tuple[str, str]) 
         pytest.param("[]", id="list"),
         pytest.param('"{}"', id="string"),
         pytest.param('{"a":NaN}', id="nan"),
+        pytest.param('{"a":[{"b":1e400}]}', id="beyond-a-double"),
+        pytest.param('{"a":-1E+0400}', id="beyond-a-double-below"),
+        pytest.param('{"a":1' + "0" * 309 + ".5}", id="beyond-a-double-in-digits"),
+        pytest.param('{"a":1' + "0" * 309 + "}", id="an-integer-beyond-a-double"),
         pytest.param('{"a":"\n"}', id="control"),
         pytest.param('{"a":' + "[" * 600 + "]" * 600 + "}", id="deep"),
         pytest.param('{"a":' + "[" * 60_000 + "]" * 60_000 + "}", id="very-deep"),
@@ -274,8 +278,9 @@ def test_L205_arguments_that_are_no_object_are_replaced(arguments: str) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [' { "b" : 1 ,\n"a": 2 } ', '{"a":1,"a":2}', '{"a":"\\ud83d"}', '{"a":"[[[["}', '{"n":1e5}'],
-)
+    [' { "b" : 1 ,\n"a": 2 } ', '{"a":1,"a":2}', '{"a":"\\ud83d"}', '{"a":"[[[["}', '{"n":1e5}',
+     '{"n":1e-400,"m":1e+0005}', '{"s":"1e400"}', '{"s":"[[","n":' + "[" * 511 + "1" + "]" * 511 + "}"],
+)  # fmt: skip
 def test_L205_objects_are_kept_as_they_are_written(arguments: str) -> None:
     history = [calls("a", ("x", arguments)), ok("t", "x")]
     assert request_messages(history) is history

@@ -4,7 +4,9 @@ The verdict on a frozen message is remembered weakly, by identity: a step over a
 examines only what is new, and the copy of a repaired message stays the same object.
 """
 
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -20,6 +22,9 @@ from dsh_llm.sources import ModelSource
 NO_CONTENT: Final = "(no content)"
 MAX_ARGUMENT_DEPTH: Final = 512
 """Deeper arguments count as unreadable, so that the verdict does not depend on who reads them."""
+
+_HUGE: Final = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{309}")
+"""Stands in every text with a number beyond a double, which some readers refuse, and in others."""
 
 LocalRepair: TypeAlias = tuple[
     Literal["text-replaced", "content-filled", "message-dropped", "arguments-replaced"],
@@ -100,24 +105,36 @@ def is_object_text(text: str) -> bool:
         return False
     if not isinstance(value, dict):
         return False
+    if _HUGE.search(text) is not None and not all(_finite(level) for level in _levels(value)):
+        return False
     if text.count("{") + text.count("[") <= MAX_ARGUMENT_DEPTH:
         return True
-    return _depth(value) <= MAX_ARGUMENT_DEPTH
+    return sum(any(map(_is_container, level)) for level in _levels(value)) <= MAX_ARGUMENT_DEPTH
 
 
-def _depth(value: JsonValue) -> int:
-    depth = 0
+def _levels(value: JsonValue) -> Iterator[list[JsonValue]]:
+    """The value, the values in it, the values in those, and so on down."""
     level: list[JsonValue] = [value]
     while level:
+        yield level
         inner: list[JsonValue] = []
         for item in level:
             if isinstance(item, dict):
                 inner.extend(item.values())
             elif isinstance(item, list):
                 inner.extend(item)
-        depth += 1
-        level = [item for item in inner if isinstance(item, dict | list)]
-    return depth
+        level = inner
+
+
+def _is_container(value: JsonValue) -> bool:
+    return isinstance(value, dict | list)
+
+
+def _finite(level: Iterable[JsonValue]) -> bool:
+    try:
+        return all(math.isfinite(item) for item in level if isinstance(item, int | float))
+    except OverflowError:  # an integer that no double comes near
+        return False
 
 
 def _encodable(message: RequestMessage) -> RequestMessage:
