@@ -3,12 +3,19 @@
 The package itself is the plugin: `ctx.plugin(dsh_llm_anthropic, {"providers": {...}})`.
 """
 
+from typing import TYPE_CHECKING
+
 from dsh_llm_http import Attempt, CredentialLookup, ProfileError
-from dsh_llm_http.settings import ModelProfile
 
 from .adapter import AnthropicAdapter
 from .plugin import apply, name
-from .profiles import Config, EffortProfile, Profile
+
+if TYPE_CHECKING:  # pydantic is loaded when a profile is read, not before
+    from dsh_llm_http.settings import ModelProfile as ModelProfile
+
+    from .profiles import Config as Config
+    from .profiles import EffortProfile as EffortProfile
+    from .profiles import Profile as Profile
 
 __all__ = [
     "AnthropicAdapter",
@@ -22,3 +29,11 @@ __all__ = [
     "apply",
     "name",
 ]
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute in {"Config", "EffortProfile", "ModelProfile", "Profile"}:
+        from . import profiles
+
+        return getattr(profiles, attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")

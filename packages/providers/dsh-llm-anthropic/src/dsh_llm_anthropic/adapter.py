@@ -4,21 +4,24 @@ Upstream: packages/llm/llm-anthropic/src/adapter.ts.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dsh_llm import GenerateOptions
 from dsh_llm_http import HttpAdapter, StreamFinishes, Translator
 
-from .profiles import Profile, resolve_route
 from .request import BodyBuilder
 from .routes import Route
 from .stream import ChunkTranslator
 
+if TYPE_CHECKING:  # pydantic is loaded when a profile is read, not before
+    from .profiles import Profile
+
 PROTOCOL_VERSION = "2023-06-01"
 
 
-class AnthropicAdapter(HttpAdapter[Route, Profile]):
+class AnthropicAdapter(HttpAdapter[Route, "Profile"]):
     """Streams from Messages services; usable with `ctx.llm` or on its own.
 
     Args:
@@ -31,7 +34,9 @@ class AnthropicAdapter(HttpAdapter[Route, Profile]):
     default_key_header = "x-api-key"
 
     @override
-    def resolve(self, name: str, profile: Profile | Mapping[str, object]) -> Route:
+    def resolve(self, name: str, profile: "Profile | Mapping[str, object]") -> Route:
+        from .profiles import Profile, resolve_route  # see above
+
         return resolve_route(name, Profile.read(profile))
 
     @override

@@ -3,12 +3,18 @@
 The package itself is the plugin: `ctx.plugin(dsh_llm_openai, {"providers": {...}})`.
 """
 
+from typing import TYPE_CHECKING
+
 from dsh_llm_http import Attempt, CredentialLookup, ProfileError
-from dsh_llm_http.settings import ModelProfile
 
 from .adapter import OpenAiAdapter
 from .plugin import apply, name
-from .profiles import Config, Profile
+
+if TYPE_CHECKING:  # pydantic is loaded when a profile is read, not before
+    from dsh_llm_http.settings import ModelProfile as ModelProfile
+
+    from .profiles import Config as Config
+    from .profiles import Profile as Profile
 
 __all__ = [
     "Attempt",
@@ -21,3 +27,11 @@ __all__ = [
     "apply",
     "name",
 ]
+
+
+def __getattr__(attribute: str) -> object:
+    if attribute in {"Config", "ModelProfile", "Profile"}:
+        from . import profiles
+
+        return getattr(profiles, attribute)
+    raise AttributeError(f"module {__name__!r} has no attribute {attribute!r}")

@@ -4,19 +4,22 @@ Upstream: packages/llm/llm-openai/src/adapter.ts.
 """
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from typing_extensions import override
 
 from dsh_llm import GenerateOptions
 from dsh_llm_http import HttpAdapter, StreamFinishes, Translator
 
-from .profiles import Profile, resolve_route
 from .request import BodyBuilder
 from .routes import Route
 from .stream import ChunkTranslator
 
+if TYPE_CHECKING:  # pydantic is loaded when a profile is read, not before
+    from .profiles import Profile
 
-class OpenAiAdapter(HttpAdapter[Route, Profile]):
+
+class OpenAiAdapter(HttpAdapter[Route, "Profile"]):
     """Streams from chat-completions services; usable with `ctx.llm` or on its own.
 
     Args:
@@ -28,7 +31,9 @@ class OpenAiAdapter(HttpAdapter[Route, Profile]):
     distribution = "dsh-llm-openai"
 
     @override
-    def resolve(self, name: str, profile: Profile | Mapping[str, object]) -> Route:
+    def resolve(self, name: str, profile: "Profile | Mapping[str, object]") -> Route:
+        from .profiles import Profile, resolve_route  # see above
+
         return resolve_route(name, Profile.read(profile))
 
     @override
