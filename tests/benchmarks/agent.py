@@ -485,12 +485,36 @@ async def _bare_over_http(base_url: str, marks: list[int]) -> list[float]:
 # ---- start-up --------------------------------------------------------------------------------
 
 
+MINIMAL = """
+import anyio
+import dsh_llm_openai
+from dsh_cordis import Context
+from dsh_spine import spine
+from dsh_tools import tool
+
+@tool(description="Add two numbers.")
+async def add(a: int, b: int) -> str:
+    return str(a + b)
+
+async def main():
+    async with Context() as ctx:
+        ctx.plugin(spine)
+        ctx.plugin(dsh_llm_openai, {"providers": {"x": {"base_url": "http://127.0.0.1:9"}}})
+        await ctx.settled()
+        ctx.tools.register(add)
+        await ctx.agents.create(provider="x", model="m")
+
+anyio.run(main)
+"""
+
+
 def start_up() -> None:
-    """A program that imports the spine, against one that imports what it stands on."""
+    """Programs that import the spine or make an agent, against the import of what they use."""
     programs = {
-        "ours": "import dsh_spine, dsh_llm_openai",
         "theirs": "import anyio, msgspec, httpx",
-        "spine": "import dsh_spine",
+        "import dsh_spine": "import dsh_spine",
+        "import dsh_spine, dsh_llm_openai": "import dsh_spine, dsh_llm_openai",
+        "a program up to its agent, with a tool and a provider": MINIMAL,
     }
     took = dict.fromkeys(programs, float("inf"))
     for _ in range(ROUNDS * 2):
@@ -498,8 +522,9 @@ def start_up() -> None:
             began = time.perf_counter()
             subprocess.run([sys.executable, "-c", program], check=True)
             took[name] = min(took[name], time.perf_counter() - began)
-    say("import dsh_spine, dsh_llm_openai", took["ours"] * 1e3, "ms", took["ours"] / took["theirs"])
-    say("import dsh_spine", took["spine"] * 1e3, "ms", took["spine"] / took["theirs"])
+    theirs = took.pop("theirs")
+    for name, seconds in took.items():
+        say(name, seconds * 1e3, "ms", seconds / theirs)
 
 
 async def main() -> None:
