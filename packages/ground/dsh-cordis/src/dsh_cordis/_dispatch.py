@@ -196,7 +196,7 @@ def _start_late(
         coroutine.close()
         activation.report(NotEnteredError("an asynchronous listener"), label)
         return
-    task = Background(lambda: coroutine, _owner=activation, label=label)
+    task = Background(work=lambda: coroutine, _owner=activation, label=label)
     activation.stack.add(task)
     task.when_used(coroutine.close)
     census = task_census.get()

@@ -26,7 +26,7 @@ Late = Coroutine[object, object, object] | AsyncGenerator[object]
 class Disposer(Handle):
     """One disposer: a callable that may return an awaitable."""
 
-    undo: Callable[[], object] | None
+    undo: Callable[[], object] | None = None
 
     @override
     def _undo(self) -> bool:
@@ -51,7 +51,7 @@ class Disposer(Handle):
             self._failed(error)
 
 
-class Starting(Handle, kw_only=True):
+class Starting(Disposer, kw_only=True):
     """What has a set-up that others may wait for."""
 
     started: "anyio.Event | None" = None  # a text: anyio loads what it names
@@ -82,24 +82,20 @@ class Starting(Handle, kw_only=True):
 
 
 class Effect(Starting):
-    """A set-up and the parts it brought, undone newest first."""
+    """A set-up and what it brought: the one disposer that most give, or parts."""
 
-    stack: Stack = None  # type: ignore[assignment]  # made with it
-    """Its parts."""
+    stack: Stack | None = None
+    """Its parts, undone newest first."""
 
     gate: Gate | None = None
 
-    def __post_init__(self) -> None:
-        """Its parts give it their errors."""
-        self.stack = Stack(self._owner, self._failed)
-
     @override
     def children(self) -> list[Handle]:
-        return list(self.stack.items)
+        return [] if self.stack is None else list(self.stack.items)
 
     @override
     def would_hang(self) -> bool:
-        return Handle.would_hang(self) or any(part.would_hang() for part in self.stack.items)
+        return Handle.would_hang(self) or any(part.would_hang() for part in self.children())
 
     @override
     async def ready(self) -> None:
@@ -118,8 +114,10 @@ class Effect(Starting):
             result = shape()
             if is_late(result):
                 self._start(result)
+            elif is_plain(result):
+                self.undo = result
             else:
-                gather(self.stack, result, self.label)
+                gather(self._parts(), result, self.label)
         except BaseException:
             self._begun = True
             if self._undo():
@@ -127,6 +125,10 @@ class Effect(Starting):
             else:
                 self._owner.kernel.start(self.complete)
             raise
+
+    def _parts(self) -> Stack:
+        self.stack = Stack(self._owner, self._failed)
+        return self.stack
 
     def _start(self, work: Late) -> None:
         if self._owner.kernel.tasks is None:
@@ -136,13 +138,14 @@ class Effect(Starting):
         self._owner.kernel.start(partial(self._set_up_async, work, self.gate))
 
     async def _set_up_async(self, work: Late, gate: Gate) -> None:
+        stack = self._parts()
         with gate:
-            error = await gate.run(partial(gather_async, self.stack, work, self.label))
+            error = await gate.run(partial(gather_async, stack, work, self.label))
             close_unstarted(work)
             self.gate = None
             if error is not None or self._begun:
                 self._begun = True
-                self._rest = self._unwind
+                self._rest = partial(self._unwind, stack)
                 await self.complete()
             self.announce(error)
 
@@ -151,22 +154,31 @@ class Effect(Starting):
         if self.gate is not None:
             self.gate.cancel()
             return False
-        self._rest = self._unwind  # first, since an interrupt may end what follows
+        stack = self.stack
+        if stack is None:
+            with marked_as_undoing(self):
+                return Disposer._undo(self)
+        self._rest = partial(self._unwind, stack)  # first, as an interrupt may end what follows
         with marked_as_undoing(self):
-            if self.stack.unwind() is not None:
+            if stack.unwind() is not None:
                 return False
         self._rest = None
         return True
 
-    async def _unwind(self) -> None:
+    @override
+    async def _await(self, result: Awaitable[object]) -> None:
         with marked_as_undoing(self):
-            await self.stack.unwind_all()
+            await Disposer._await(self, result)
+
+    async def _unwind(self, stack: Stack) -> None:
+        with marked_as_undoing(self):
+            await stack.unwind_all()
 
 
 class Background(Starting):
     """A task of the activation; undoing cancels and joins it."""
 
-    work: Callable[[], Awaitable[object]] | None
+    work: Callable[[], Awaitable[object]] | None = None
     failed: Callable[[Exception], None] | None = None
     """Takes what the task raised; without it that is a failure of undoing it."""
 
@@ -218,7 +230,7 @@ def start_background(stack: Stack, work: Callable[[], Awaitable[object]], label:
     """Start a background task as an effect."""
     owner = stack.owner
     owner.kernel.require_open("ctx.spawn")
-    task = Background(work, owner.fail, _owner=owner, label=label)
+    task = Background(work=work, failed=owner.fail, _owner=owner, label=label)
     stack.add(task)
     owner.kernel.start(task.run)
     return task
@@ -244,7 +256,7 @@ def manage(stack: Stack, manager: AbstractAsyncContextManager[object], label: st
     """Register an async context manager and start entering it."""
     owner = stack.owner
     owner.kernel.require_open(label)
-    managed = Managed(None, leave=anyio.Event(), _owner=owner, label=label, started=anyio.Event())
+    managed = Managed(leave=anyio.Event(), _owner=owner, label=label, started=anyio.Event())
     managed.work = partial(managed.stay, manager)
     stack.add(managed)
     owner.kernel.start(managed.run)
@@ -340,9 +352,14 @@ def is_async_manager(value: object) -> TypeGuard[AbstractAsyncContextManager[obj
     return isinstance(value, AbstractAsyncContextManager)
 
 
+def is_plain(value: object) -> TypeGuard[Callable[[], object]]:
+    """Whether a value is a callable and nothing else."""
+    return type(value) in _PLAIN
+
+
 def is_manager(value: object) -> TypeGuard[AbstractContextManager[object]]:
     """Whether a value is a context manager."""
-    return type(value) not in _PLAIN and isinstance(value, AbstractContextManager)
+    return not is_plain(value) and isinstance(value, AbstractContextManager)
 
 
 _PLAIN: Final = (FunctionType, MethodType, partial)

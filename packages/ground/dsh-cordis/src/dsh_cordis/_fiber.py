@@ -147,7 +147,7 @@ class FiberCore(FiberMachine):
         self.updates += 1
         self.kernel.transitions += 1
         # They fail as an undo by hand does: to who waits, or they are reported.
-        hooks = Background(chain, _owner=self.activation, label="update hook", _by_hand=True)
+        hooks = Background(work=chain, _owner=self.activation, label="update hook", _by_hand=True)
         hooks.when_used(self._hooks_ended)
         self.activation.stack.add(hooks)
         self.kernel.start(hooks.run, self.activation.variables)
