@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, cast
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import dsh_shell

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar
 
 import anyio
+import anyio.from_thread
 import anyio.lowlevel
 import pytest
 from hypothesis import HealthCheck, given, settings

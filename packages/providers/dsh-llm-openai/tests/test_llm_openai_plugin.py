@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 import dsh_llm_openai

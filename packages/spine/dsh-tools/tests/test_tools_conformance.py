@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from dsh_tools import ToolDefinition, ToolOutput, ToolRunContext, ToolSuccess, tool
