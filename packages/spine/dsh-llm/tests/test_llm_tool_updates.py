@@ -251,9 +251,9 @@ def test_L174_what_is_told_agrees_with_what_is_declared(
     ("attachment", "expected"),
     [
         pytest.param(
-            {"name": "plan.pdf", "size": 1200, "readPath": "/work/plan.pdf"},
+            {"name": "plan.pdf", "size": 1200, "readPath": "/srv/plan.pdf"},
             "[file 'plan.pdf', 1200 bytes: its content is not in this message; "
-            "read it at '/work/plan.pdf']",
+            "read it at '/srv/plan.pdf']",
             id="readable",
         ),
         pytest.param(

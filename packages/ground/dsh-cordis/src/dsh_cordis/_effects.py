@@ -175,10 +175,10 @@ class Effect(Starting):
             await stack.unwind_all()
 
 
-class Background(Starting):
+class Background(Starting, kw_only=True):
     """A task of the activation; undoing cancels and joins it."""
 
-    work: Callable[[], Awaitable[object]] | None = None
+    work: Callable[[], Awaitable[object]] | None
     failed: Callable[[Exception], None] | None = None
     """Takes what the task raised; without it that is a failure of undoing it."""
 
@@ -256,7 +256,9 @@ def manage(stack: Stack, manager: AbstractAsyncContextManager[object], label: st
     """Register an async context manager and start entering it."""
     owner = stack.owner
     owner.kernel.require_open(label)
-    managed = Managed(leave=anyio.Event(), _owner=owner, label=label, started=anyio.Event())
+    managed = Managed(
+        work=None, leave=anyio.Event(), _owner=owner, label=label, started=anyio.Event()
+    )
     managed.work = partial(managed.stay, manager)
     stack.add(managed)
     owner.kernel.start(managed.run)
