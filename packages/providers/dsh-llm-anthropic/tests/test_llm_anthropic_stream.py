@@ -350,11 +350,25 @@ async def test_L133_L134_L152_errors_inside_the_stream(error: dict[str, str], co
     "data",
     [b"nonsense", b"[1]", b'"a"', b'{"type":"content_block_delta","delta":[]}',
      b'{"type":"content_block_start","content_block":7}', b'{"type":"message_start","message":""}',
-     b'{"type":"content_block_start","content_block":{"type":"tool_use","input":{"a":1e400}}}'],
+     b'{"type":"content_block_start","content_block":{"type":"tool_use","id":7,"input":{"a":1e400}}}'],
 )  # fmt: skip
 async def test_L112_malformed_payloads(data: bytes) -> None:
     error = await failing(raw_reply([message_opening(), b"data: " + data + b"\n\n"]))
     assert error.code == "MALFORMED_RESPONSE"
+
+
+@pytest.mark.parametrize("given", ['{"a":18014398509481984}', '{"a":1e400}'])
+async def test_numbers_of_a_given_input_stay_as_they_are(given: str) -> None:
+    started = (
+        b'event: content_block_start\ndata: {"type":"content_block_start","index":0,'
+        b'"content_block":{"type":"tool_use","id":"t","name":"x","input":'
+        + given.encode()
+        + b"}}\n\n"
+    )
+    chunks = await both(message_opening(), started, block_stop(0), *message_closing("tool_use"))
+    [end] = [chunk for chunk in chunks if isinstance(chunk, BlockEnd)]
+    assert isinstance(end.block, ToolCallBlock)
+    assert end.block.arguments == given
 
 
 async def test_L112_a_wrong_scalar_counts_as_absent() -> None:

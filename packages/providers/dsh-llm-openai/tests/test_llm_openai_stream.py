@@ -369,6 +369,7 @@ def test_L134_codes_of_errors_in_a_stream(error: Payload, code: str, status: int
         b'{"choices": [{"delta": []}]}',
         b'{"choices": [{"delta": {"tool_calls": {}}}]}',
         b'{"choices": [{"delta": {"tool_calls": ["x"]}}]}',
+        b'{"choices": [{"delta": {"tool_calls": [{"function": {"arguments": {"a": 1e400}}}]}}]}',
     ],
 )
 def test_L112_malformed_payloads(payload: bytes) -> None:

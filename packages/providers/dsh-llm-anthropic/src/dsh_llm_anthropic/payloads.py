@@ -67,7 +67,7 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     thinking: str | None = None
     signature: str | None = None
     data: str | None = None
-    input: msgspec.Raw | None = None
+    input: msgspec.Raw = msgspec.Raw()  # a union with None would take nothing but null
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +142,7 @@ def _block(block: Fields) -> Block:
         thinking=block.string("thinking"),
         signature=block.string("signature"),
         data=block.string("data"),
-        input=None if given is None else msgspec.Raw(given),
+        input=msgspec.Raw(given or b""),
     )
 
 

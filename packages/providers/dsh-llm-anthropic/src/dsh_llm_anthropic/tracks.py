@@ -1,5 +1,7 @@
 """Open blocks of a response: what this protocol knows of them beyond their text."""
 
+from contextlib import suppress
+
 import msgspec
 from typing_extensions import override
 
@@ -32,7 +34,7 @@ class InputTrack(CallTrack):
         index: int,
         call_id: CallId,
         name: str,
-        given_input: msgspec.Raw | None,
+        given_input: msgspec.Raw,
         out: list[StreamChunk],
     ) -> None:
         super().__init__(index, call_id, name, out)
@@ -61,7 +63,10 @@ def entry(track: Track) -> JsonObject:
             return replay.call_entry()
 
 
-def _compact(given: msgspec.Raw | None) -> str:
-    if given is None:
+def _compact(given: msgspec.Raw) -> str:
+    text = bytes(given).decode("utf-8", "replace")
+    if text in {"", "null"}:
         return "{}"
-    return scrub_surrogates(encode_json(decode_json(bytes(given))).decode())
+    with suppress(ValueError):  # numbers beyond JSON's are not ours to change: the tool judges them
+        text = encode_json(decode_json(text)).decode()
+    return scrub_surrogates(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dsh_brand import decode_json, encode_json, freeze_json
+from dsh_brand import decode_json, encode_json
 from dsh_llm import LlmError
 from dsh_llm.codes import MALFORMED_RESPONSE
 
@@ -91,7 +91,7 @@ class Fields:
         if value is None:
             return None
         try:
-            return encode_json(freeze_json(value))
+            return encode_json(value)  # type: ignore[arg-type]  # checks it, too
         except ValueError as error:
             raise _malformed(f"holds {name} that is not JSON", self._data) from error
 

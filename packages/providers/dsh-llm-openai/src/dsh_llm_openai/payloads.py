@@ -8,7 +8,6 @@ from typing import Literal
 
 import msgspec
 
-from dsh_brand import encode_json
 from dsh_llm_http.fields import Fields
 
 
@@ -149,10 +148,8 @@ def _content(delta: Fields) -> str | None:
 def _function(function: Fields | None) -> Function | None:
     if function is None:
         return None
-    given = function.values.get("arguments")
-    arguments = (
-        encode_json(given).decode()
-        if isinstance(given, Mapping | list)
-        else function.string("arguments")
-    )
+    arguments = function.string("arguments")
+    if isinstance(function.values.get("arguments"), Mapping | list):
+        text = function.text_of("arguments")
+        arguments = None if text is None else text.decode()
     return Function(name=function.string("name"), arguments=arguments)
